@@ -1,0 +1,1 @@
+"""What the system does: client, turn machine, directory, models, catalogue, tool workers, external servers, journal."""

@@ -1,0 +1,125 @@
+"""A client's one model call: finds a model actor, watches its life, and brings back one reply or one failure.
+
+A model actor that is lost or silent is a retryable failure; the turn machine decides whether to ask again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from callboard.actors.chat_model import ModelReply
+from callboard.actors.items import Item
+from callboard.actors.messages import Chat, ChatAnswer, ModelFault, StopChat
+from callboard.actors.names import model_actor
+from callboard.actors.settings import EMBEDDED_START_S, Settings
+from callboard.actors.turn import ModelFailed, ModelReplied
+from callboard.supervisor.child import Child
+from callboard.supervisor.envelope import Failure
+from callboard.supervisor.timers import Timer
+from callboard.tools.contract import ToolSpec
+
+Answered: TypeAlias = Callable[[ModelReplied | ModelFailed], None]
+_FIND_S = 10.0
+_LOOK_AGAIN_S = 0.03
+_WHOLE_REPLY_S = 3600.0
+_MARGIN_S = 10.0
+
+
+class ModelCall:
+    """At most one call at a time; starting one gives up the former."""
+
+    def __init__(self, host: Child, settings: Settings, conversation_id: str) -> None:
+        self._host = host
+        self._settings = settings
+        self._turn = zlib.crc32(conversation_id.encode())
+        self._number = 0
+        self._request_id: str | None = None
+        self._address: Any = None
+        self._unwatch: Callable[[], None] | None = None
+        self._silence: Timer | None = None
+
+    def is_present(self, request_id: str) -> bool:
+        """True while this request's reply is wanted; called for each piece of text, it is also a sign of life."""
+        if request_id != self._request_id or self._address is None:
+            return False
+        self._watch_silence()
+        return True
+
+    def start(self, items: tuple[Item, ...], tools: tuple[ToolSpec, ...], answered: Answered) -> None:
+        """Ask for one reply; ``answered`` is called once, unless the call is stopped."""
+        self.stop()
+        self._number += 1
+        self._request_id = f"{self._host.init.id}-{self._host.init.incarnation}-{self._number}"
+        self._answered = answered
+        self._find(self._request_id, Chat(items=items, tools=tools), self._host.now() + _FIND_S)
+
+    def stop(self) -> None:
+        """Give up the call, if there is one."""
+        if self._request_id is not None and self._address is not None:
+            self._host.forget(self._request_id)
+            self._host.tell(self._address, StopChat(self._request_id))
+        self._clear()
+
+    def _find(self, request_id: str, chat: Chat, give_up_at: float) -> None:
+        if request_id != self._request_id:
+            return
+        name = model_actor((self._turn + self._number) % self._settings.model_actors)
+        found = self._host.table.find(name)
+        if found is not None:
+            self._send(request_id, chat, *found)
+        elif self._host.now() >= give_up_at:
+            self._fail(ModelFailed(kind="unreachable", message="no model actor is running", retryable=False))
+        else:
+            self._host.after(_LOOK_AGAIN_S, lambda: self._find(request_id, chat, give_up_at))
+
+    def _send(self, request_id: str, chat: Chat, address: Any, pid: int) -> None:
+        self._address = address
+        lost = ModelFailed(kind="interrupted", message="the model's process was lost", retryable=True)
+        self._unwatch = self._host.monitor(pid, lambda: self._fail(lost))
+        self._watch_silence()
+        self._host.ask(
+            address, chat, self._is, deadline_s=_WHOLE_REPLY_S, retry_s=2.0, request_id=request_id
+        )
+
+    def _watch_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        model = self._settings.model
+        limit_s = max(model.first_token_s, model.between_tokens_s) + _MARGIN_S
+        if model.kind == "embedded":
+            limit_s += EMBEDDED_START_S
+        silent = ModelFailed(kind="timeout", message=f"the model was silent for {limit_s:g} s", retryable=True)
+        self._silence = self._host.after(limit_s, lambda: self._fail(silent))
+
+    def _is(self, answer: ChatAnswer | Failure) -> None:
+        answered = self._answered
+        self._clear()
+        match answer:
+            case ModelReply():
+                answered(ModelReplied(reply=answer))
+            case ModelFault():
+                answered(
+                    ModelFailed(
+                        kind=answer.kind,
+                        message=answer.message,
+                        retryable=answer.retryable,
+                        retry_after_s=answer.retry_after_s,
+                    )
+                )
+            case Failure(message=message):
+                answered(ModelFailed(kind="unreachable", message=message, retryable=True))
+
+    def _fail(self, failed: ModelFailed) -> None:
+        if self._request_id is not None:
+            answered = self._answered
+            self.stop()
+            answered(failed)
+
+    def _clear(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+        if self._silence is not None:
+            self._silence.cancel()
+        self._request_id = self._address = self._unwatch = self._silence = None

@@ -1,0 +1,46 @@
+"""A client's view of the registry: asked of the catalogue at each step, kept for when the catalogue is away.
+
+It waits, bounded, for servers that are still at their first start when the conversation wants their tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from callboard.actors.messages import GetRegistry, Registry
+from callboard.actors.names import CATALOGUE
+from callboard.supervisor.child import Child
+from callboard.supervisor.envelope import Failure
+
+_ANSWER_S = 5.0
+_FIRST_START_S = 15.0
+_LOOK_AGAIN_S = 0.05
+
+
+class RegistryView:
+    """``latest`` is what was seen last; empty before the first answer."""
+
+    def __init__(self, host: Child) -> None:
+        self._host = host
+        self.latest = Registry()
+
+    def refresh(self, wants: Callable[[str], bool], then: Callable[[Registry], None]) -> None:
+        """Ask what exists now and call ``then`` with it; ``wants(server)`` says whose first start is worth a wait."""
+        give_up_at = self._host.now() + _FIRST_START_S
+
+        def look() -> None:
+            self._host.ask(CATALOGUE, GetRegistry(), answered, deadline_s=_ANSWER_S)
+
+        def answered(answer: Registry | Failure) -> None:
+            if isinstance(answer, Failure):
+                self._host.log.warning("catalogue_away", reason=answer.message)
+                then(self.latest)
+                return
+            self.latest = answer
+            starting = any(r.state == "starting" and wants(r.server) for r in answer.servers.values())
+            if starting and self._host.now() < give_up_at:
+                self._host.after(_LOOK_AGAIN_S, look)
+            else:
+                then(answer)
+
+        look()

@@ -1,0 +1,69 @@
+"""``callboard serve``, ``stop`` and ``status``: the daemon's life."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from callboard.cli import options
+from callboard.cli.exits import reported
+from callboard.cli.listing import print_views
+from callboard.cli.opening import check_model
+from callboard.cli.options import Flags, system_name
+
+
+@reported
+def serve(
+    context: typer.Context,
+    name: options.NameOption = None,
+    config: options.ConfigOption = None,
+    base_url: options.BaseUrlOption = None,
+    model: options.ModelOption = None,
+    api_key: options.ApiKeyOption = None,
+    tools_from: options.ToolsFromOption = None,
+    yes: options.YesOption = False,
+) -> int:
+    """Run the daemon in the foreground, until Ctrl-C, SIGTERM or 'callboard stop'.
+
+    chat, ask and the listings of the same user then work on it. Each --name is a system of its own.
+
+    \b
+    Examples:
+      callboard serve
+      callboard serve --name work --config ./work.toml
+    """
+    from callboard.daemon import serve as serve_daemon
+
+    flags = Flags(
+        config=config, base_url=base_url, model=model, api_key=api_key, tools_from=tuple(tools_from or ())
+    )
+    loaded = flags.load()
+    check_model(loaded, "agreed" if yes else "required")
+    return serve_daemon(loaded, system_name(context, name))
+
+
+@reported
+def stop(context: typer.Context, name: options.NameOption = None) -> None:
+    """Stop the running daemon and wait until it is gone; exit with 3 when none runs."""
+    from callboard.api import connect
+
+    wanted = system_name(context, name)
+    with connect(name=wanted, private=False) as system:
+        system.stop()
+    typer.echo(f"{wanted} is stopped")
+
+
+@reported
+def status(
+    context: typer.Context, name: options.NameOption = None, as_json: options.JsonOption = False
+) -> None:
+    """Show the running daemon: pid, version, since when, configuration; exit with 3 when none runs."""
+    from callboard.api import connect
+    from callboard.gateway.terminal.listings import status_lines
+    from callboard.gateway.terminal.look import look_of
+
+    with connect(name=system_name(context, name), private=False) as system:
+        found = system.status()
+    print_views(found, status_lines(found, look_of(sys.stdout, os.environ)), as_json)

@@ -1,0 +1,170 @@
+"""Thespian 4.0.1's faults, mended from outside: each mend replaces one attribute and says which fault it ends.
+
+``apply`` is called once, by the outermost process, before the actor system opens; forked actors inherit it.
+It refuses any other Thespian, by the digest of the source that it mends. No file of Thespian is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from callboard.supervisor.process import FATAL_SIGNALS, PRIVATE_FDS, bind_to_parent
+
+_DIGESTS = {
+    "multiprocCommon.py": "fe2c4c348eac187d6cc7dabe0eff23dca276a2822e51b41d07e0c954c9e5efee",
+    "actorManager.py": "ef63efe7ab4f9b5efa085671aa51696d727876415b0b06c699ab33b84095121a",
+}
+_EXIT_CODES_KEPT = 4096
+_ADOPTION_LIMIT_S = 5.0
+
+_exit_codes: dict[int, int | None] = {}
+_applied = False
+
+
+class MendError(RuntimeError):
+    """This Thespian is not the one that the mends were made for."""
+
+
+def apply(outermost_pid: int) -> None:
+    """Mend Thespian in this process and all that it forks; calling it twice does nothing more.
+
+    Raises MendError when the installed source differs from the one the mends were written against.
+    """
+    global _applied
+    if _applied:
+        return
+    from thespian.system import actorManager, multiprocCommon
+
+    _check_source(multiprocCommon, actorManager)
+    _mend_lost_exits(multiprocCommon)
+    _mend_shutdown(actorManager)
+    _mend_logger_death(multiprocCommon)
+    _mend_signals(multiprocCommon)
+    _mend_orphans(multiprocCommon, outermost_pid)
+    _applied = True
+
+
+def exit_code_of(pid: int) -> int | None:
+    """Give the exit code of a child that Thespian has reaped (negative: a signal), None when not known."""
+    return _exit_codes.pop(pid, None)
+
+
+def _check_source(*modules: Any) -> None:
+    for module in modules:
+        path = Path(module.__file__)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != _DIGESTS[path.name]:
+            raise MendError(
+                f"thespian/system/{path.name} is not the one of Thespian 4.0.1 that Callboard mends; "
+                "install thespian==4.0.1"
+            )
+
+
+def _mend_lost_exits(common: Any) -> None:
+    """Children that die together are all announced; the exit code of each is kept for its supervisor."""
+
+    def check(info: Any) -> bool:
+        process = info.childProc
+        if process.is_alive():
+            return True
+        process.join(0.5)
+        if len(_exit_codes) >= _EXIT_CODES_KEPT:
+            _exit_codes.pop(next(iter(_exit_codes)))
+        _exit_codes[process.pid] = process.exitcode
+        return False
+
+    common.MultiProcReplicator._checkChildLiveness = staticmethod(check)
+    common.MultiProcReplicator._childExited = lambda self, address: None
+
+
+def _mend_shutdown(manager: Any) -> None:
+    """An actor that exits waits for each of its dead children apart, not for the last one only."""
+
+    def send_exits(self: Any, shutdown_children: bool = True) -> bool:
+        manager.atexit.unregister(self._shutdownActor)
+        if getattr(self, "_exiting", None):
+            return True
+        self._exiting = True
+        children = list(self.childAddresses) if shutdown_children else []
+        for child in children:
+            request = manager.ActorExitRequest(recursive=True)
+
+            def gone(_result: Any, intent: Any, child: Any = child) -> Any:
+                return self._childInaccessible(child, intent)
+
+            self._send_intent(manager.TransmitIntent(child, request, onError=gone))
+        if children:
+            return True
+        self._sayGoodbye()
+        self.transport.abort_run(drain=True)
+        return False
+
+    manager.ActorManager._shutdownActor = send_exits
+
+
+def _mend_logger_death(common: Any) -> None:
+    """The death of Thespian's logger does not take the admin with it (a misspelt attribute)."""
+    common.MultiProcReplicator.logDefs = property(
+        lambda self: self.__dict__.get("logDefs", getattr(self, "logdefs", None)),
+        lambda self, value: self.__dict__.__setitem__("logDefs", value),
+    )
+
+
+def _mend_signals(common: Any) -> None:
+    """A fault signal ends the process; Thespian would catch it and spin (B14)."""
+
+    def set_handler(number: int, action: Any) -> Any:
+        return signal.signal(number, signal.SIG_DFL if number in FATAL_SIGNALS else action)
+
+    common.set_signal_handler = set_handler
+
+
+def _mend_orphans(common: Any, outermost_pid: int) -> None:
+    """Every actor, the admin and the logger die with their parent (B7), and inherit no descriptor of its."""
+    start_child, start_logger, admin_init = (
+        common.startChild,
+        common.startupASLogger,
+        common.MultiProcAdmin.__init__,
+    )
+
+    def bound_child(*args: Any, **kwargs: Any) -> Any:
+        _settle_in_child()
+        return start_child(*args, **kwargs)
+
+    def bound_logger(*args: Any, **kwargs: Any) -> Any:
+        _settle_in_child()
+        return start_logger(*args, **kwargs)
+
+    def bound_admin(self: Any, *args: Any, **kwargs: Any) -> None:
+        _await_adoption(outermost_pid)
+        bind_to_parent(outermost_pid)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        admin_init(self, *args, **kwargs)
+
+    common.startChild = bound_child
+    common.startupASLogger = bound_logger
+    common.MultiProcAdmin.__init__ = bound_admin
+
+
+def _settle_in_child() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None and parent.pid is not None
+    bind_to_parent(parent.pid)
+    for fd in list(PRIVATE_FDS):
+        PRIVATE_FDS.discard(fd)
+        os.close(fd)
+    _exit_codes.clear()
+
+
+def _await_adoption(outermost_pid: int) -> None:
+    """The admin daemonises: its first parent ends, and only then has the outermost process adopted it."""
+    give_up_at = time.monotonic() + _ADOPTION_LIMIT_S
+    while os.getppid() != outermost_pid and time.monotonic() < give_up_at:
+        time.sleep(0.001)

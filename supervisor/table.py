@@ -1,0 +1,108 @@
+"""The process table: one small file per actor, so that everyone of the same user can see and find it.
+
+Rows are written by the parent when a child's state changes, and removed when it is gone; a reader never waits for
+an actor. It is also how a long-lived actor is found under its name: the row holds its present address.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from callboard.supervisor.process import start_time
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One actor as its parent sees it. ``address`` is opaque text for ``read_address``; ``pid`` None: no process."""
+
+    id: str
+    kind: str
+    parent: str | None
+    state: str
+    incarnation: int = 0
+    restarts: int = 0
+    pid: int | None = None
+    started_at: float | None = None
+    address: str | None = None
+
+
+class ProcessTable:
+    """The table in ``runtime_dir`` (mode 0700, so that an address in it is as trusted as the mail itself)."""
+
+    def __init__(self, runtime_dir: str | Path) -> None:
+        self._folder = Path(runtime_dir) / "actors"
+        self._rows: dict[str, Row] = {}
+
+    def create(self) -> None:
+        """Make the folder, empty of any former life's rows."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for stale in self._folder.iterdir():
+            stale.unlink()
+
+    def put(self, row: Row) -> None:
+        """Write the row, whole or not at all."""
+        path = self._path(row.id)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(asdict(row)), encoding="utf-8")
+        draft.replace(path)
+
+    def remove(self, id: str) -> None:
+        """Remove the row and all below it."""
+        self._path(id).unlink(missing_ok=True)
+        for below in self._folder.glob(f"{_file_name(id)}.*.json"):
+            below.unlink(missing_ok=True)
+
+    def remove_below(self, id: str) -> None:
+        """Remove the rows of all that descends from ``id``: they died with it."""
+        for below in self._folder.glob(f"{_file_name(id)}.*.json"):
+            below.unlink(missing_ok=True)
+
+    def get(self, id: str) -> Row | None:
+        """Read one row; None when there is none."""
+        try:
+            return Row(**json.loads(self._path(id).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def rows(self) -> list[Row]:
+        """Read all rows, parents before children; a process that is gone shows as ``dead``."""
+        found = [self.get(path.stem) for path in sorted(self._folder.glob("*.json"))]
+        return [_as_seen(row) for row in found if row is not None]
+
+    def find(self, id: str) -> tuple[Any, int] | None:
+        """Give the actor's address and pid while it is running, else None."""
+        row = self.get(id)
+        if row is None or row.address is None or row.pid is None or row.state != "running":
+            return None
+        return read_address(row.address), row.pid
+
+    def _path(self, id: str) -> Path:
+        return self._folder / f"{_file_name(id)}.json"
+
+
+def write_address(address: Any) -> str:
+    """Put an actor address in text."""
+    return base64.b64encode(pickle.dumps(address)).decode("ascii")
+
+
+def read_address(text: str) -> Any:
+    """Read an actor address back from its text."""
+    return pickle.loads(base64.b64decode(text))
+
+
+def _file_name(id: str) -> str:
+    return id.replace("/", "_")
+
+
+def _as_seen(row: Row) -> Row:
+    if row.pid is None or row.state in ("restarting", "parked") or start_time(row.pid) is not None:
+        return row
+    return replace(row, state="dead")

@@ -1,0 +1,7 @@
+"""The tools that come with Callboard, one module each for the worker to load."""
+
+BUILTIN_MODULES = (
+    "callboard.tools.builtin.calculate",
+    "callboard.tools.builtin.current_time",
+    "callboard.tools.builtin.documents",
+)
