@@ -105,7 +105,7 @@ class DirectoryActor(Child):
         def answered(answer: Any) -> None:
             self._client_is(conversation, desk, answer)
 
-        self.ask(names.CONVERSATIONS, StartChild(spec), answered, deadline_s=_START_S, retry_s=1.0)
+        self.ask(names.CONVERSATIONS, StartChild(spec), answered, deadline_s=_START_S)
 
     def _client_is(self, conversation: str, desk: _Desk, answer: ChildAt | Failure) -> None:
         desk.starting = False

@@ -5,6 +5,7 @@ A model actor that is lost or silent is a retryable failure; the turn machine de
 
 from __future__ import annotations
 
+import uuid
 import zlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -51,7 +52,7 @@ class ModelCall:
         """Ask for one reply; ``answered`` is called once, unless the call is stopped."""
         self.stop()
         self._number += 1
-        self._request_id = f"{self._host.init.id}-{self._host.init.incarnation}-{self._number}"
+        self._request_id = uuid.uuid4().hex
         self._answered = answered
         self._find(self._request_id, Chat(items=items, tools=tools), self._host.now() + _FIND_S)
 

@@ -229,7 +229,7 @@ def _with_host_servers(table: dict[str, Any], path: Path, context: Mapping[str, 
         return table
     twice = sorted(found.keys() & own.keys())
     if twice:
-        raise ConfigError(f"{path}: {table_name(('servers', twice[0]))}: is also under mcpServers; rename one")
+        raise ConfigError(f"{path}: {table_name(('servers', twice[0]))}: is under mcpServers too; rename one")
     return {**table, "servers": {**own, **found}}
 
 

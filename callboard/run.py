@@ -115,9 +115,9 @@ async def arun(
     """Run one turn to its end.
 
     ``context`` is the user's message, or a history whose last item is one. ``tools`` are functions decorated
-    with ``@tool``, instances of Tool, or subclasses of it. With ``isolation="worker"`` each call has a process,
-    killed at the tool's deadline; with ``"thread"`` it shares this process. ``on_event`` is called with every
-    logged and live event as it happens, and must not block. ``deadline_s`` ends the turn as failed.
+    with ``@tool``, instances of Tool, or subclasses of it. With ``isolation="worker"`` each call has a
+    process, killed at the tool's deadline; with ``"thread"`` it shares this one. ``on_event`` is called with
+    every logged and live event as it happens, and must not block. ``deadline_s`` ends the turn as failed.
 
     Raises RunError for a context or tools that cannot be used, and whatever ``model`` raises but ModelError.
     When the task is cancelled, the turn ends as cancelled and the workers are killed before this returns.

@@ -2,7 +2,7 @@
 
 Every way for a call to end comes out as one ToolResult, within the deadline. A worker process is started by
 exec (the caller is never forked), leads its own process group, and the whole group is gone when the call is
-over, cancelled calls included. A thread cannot be killed: past its deadline it is left to itself, and said so.
+over, cancelled calls included. A thread cannot be killed: past its deadline it is left alone, and said so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def call_on_thread(
 
 
 class _Worker:
-    """One worker process: ``finished`` is set when its result is complete or it is gone, ``gone`` at its end."""
+    """One worker process. ``finished`` is set when its result is complete, and with ``gone`` at its end."""
 
     def __init__(self, spec: ToolSpec, arguments: Mapping[str, Any], context: ToolContext) -> None:
         self.finished = asyncio.Event()

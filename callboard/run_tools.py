@@ -50,7 +50,10 @@ def registry_of(tools: Sequence[Any], isolation: Isolation) -> tuple[dict[str, T
 
 def _tool(given: Any) -> Tool:
     if isinstance(given, type) and issubclass(given, Tool):
-        return given()
+        try:
+            return given()
+        except Exception as error:
+            raise RunError(f"{given.__qualname__} cannot be made without arguments: {error}") from error
     if isinstance(given, Tool):
         return given
     name = getattr(given, "__qualname__", repr(given))
@@ -73,9 +76,10 @@ def _spec(tool: Tool, module: str | None, attribute: str | None) -> ToolSpec:
 def _address(tool: Tool) -> tuple[str, str]:
     """Give the module and the attribute by which another process finds the tool."""
     origin = tool.function if isinstance(tool, FunctionTool) else type(tool)
+    wanted = (tool,) if isinstance(tool, FunctionTool) else (tool, origin)
     module = sys.modules.get(origin.__module__)
     names = vars(module) if module is not None else {}
-    found = [name for name, value in names.items() if value is tool or value is type(tool)]
+    found = [name for name, value in names.items() if any(value is one for one in wanted)]
     if module is None or origin.__module__ == "__main__" or not found:
         where = "the main script or a notebook" if origin.__module__ == "__main__" else "a function"
         raise RunError(

@@ -1,8 +1,8 @@
 """The worker of ``callboard.run``: a process that runs one call of one tool, hands over the result, and ends.
 
 It reads one request (a JSON object) from its standard input and writes one result (a JSON line) to the
-private descriptor that its argument names; what the tool prints goes to standard error. It decides nothing and
-times nothing: its parent, ``callboard/run_calls.py``, kills it. It dies with its parent.
+private descriptor that its argument names; what the tool prints goes to standard error. It decides and times
+nothing: its parent, ``callboard/run_calls.py``, kills it. It dies with its parent.
 """
 
 from __future__ import annotations

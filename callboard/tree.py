@@ -11,6 +11,7 @@ from callboard.supervisor.intensity import Intensity
 from callboard.supervisor.spec import ChildSpec, SupervisorFlags
 from callboard.supervisor.supervisor import SUPERVISOR
 
+_WORKERS_NEED = "callboard.tools.signature:preload"
 _QUICK = Backoff(min_s=0.01, max_s=2.0)
 _PATIENT = Backoff(min_s=0.05, max_s=30.0, reset_after_s=30.0)
 
@@ -25,7 +26,13 @@ def root_args(settings: Settings) -> dict[str, object]:
             _permanent(names.CATALOGUE, "callboard.actors.catalogue.CatalogueActor", "catalogue", args),
             _supervisor(names.MODELS, _models(settings), preload=("openai",)),
             _supervisor(names.SERVERS, _servers(settings)),
-            _supervisor(names.CONVERSATIONS, (), dynamic=True, max_children=settings.max_conversations),
+            _supervisor(
+                names.CONVERSATIONS,
+                (),
+                dynamic=True,
+                max_children=settings.max_conversations,
+                preload=("callboard.actors.client", "callboard.actors.tool_worker", _WORKERS_NEED),
+            ),
             _permanent(names.DIRECTORY, "callboard.actors.directory.DirectoryActor", "directory", {"client": _client(settings)}),
         ),
     }

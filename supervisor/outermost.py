@@ -226,8 +226,9 @@ class Outermost:
 
     def _end_orphans(self, tree: _Tree) -> None:
         """Whatever was re-parented to us lost its parent: end it, and reap it."""
+        own = self._own_children(tree)
         for process in psutil.Process().children():
-            if process.pid not in self._own_children(tree):
+            if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
                 self._log.warning("orphan_ended", orphan=process.pid)
                 kill(process.pid)
         self._reap()

@@ -59,7 +59,10 @@ class _Life:
 
 
 class SupervisorActor(Child):
-    """A supervisor. ``args``: ``flags`` (SupervisorFlags), ``children`` (ChildSpecs), ``preload`` (module names)."""
+    """A supervisor. ``args``: ``flags`` (SupervisorFlags), ``children`` (ChildSpecs), ``preload``.
+
+    What is preloaded (``module``, or ``module:function`` to be called) is inherited by every child that it forks.
+    """
 
     forks = True
 
@@ -72,8 +75,8 @@ class SupervisorActor(Child):
         )
         self._lives: dict[str, _Life] = {}
         self._asked: dict[str, Envelope] = {}
-        for module in self.init.args.get("preload", ()):
-            importlib.import_module(module)
+        for what in self.init.args.get("preload", ()):
+            _load(what)
         self.then_continue(lambda: self._take(core.Boot()))
         return False
 
@@ -231,6 +234,13 @@ class SupervisorActor(Child):
             restarts=fact.restarts,
             next_delay_s=fact.delay_s,
         )
+
+
+def _load(what: str) -> None:
+    module, _, function = what.partition(":")
+    loaded = importlib.import_module(module)
+    if function:
+        getattr(loaded, function)()
 
 
 __all__ = ["SUPERVISOR", "ChildAt", "StartChild", "SupervisorActor", "TerminateChild"]

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from callboard.cli import listing, options, running, talking, trusting
-from callboard.cli.exits import EXIT_CODES, READER_GONE, silence_stdout
+from callboard.cli.exits import EXIT_CODES, READER_GONE, reported, silence_stdout
 from callboard.cli.model import model_app
 
 _ABOUT = f"""Callboard: a supervised runtime for tool-calling agents.
@@ -54,12 +54,12 @@ def _global(
     pass
 
 
+@reported
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as version_of
 
     typer.echo(version_of("callboard"))
-    raise typer.Exit
 
 
 app.command("chat")(talking.chat)

@@ -14,6 +14,7 @@ from callboard.cli import options
 from callboard.cli.exits import BAD_USAGE, INTERRUPTED, TURN_CANCELLED, TURN_FAILED, report, reported
 from callboard.cli.opening import open_system
 from callboard.cli.options import Flags, system_name, tool_names
+from callboard.errors import CallboardError
 
 if TYPE_CHECKING:
     from callboard.api import Conversation, System
@@ -22,9 +23,7 @@ MAX_QUESTION = 1 << 20
 
 QuestionArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="QUESTION", help="The question; '-', or nothing in a pipe, reads standard input."
-    ),
+    typer.Argument(metavar="QUESTION", help="The question; '-', or nothing in a pipe, reads standard input."),
 ]
 ConversationOption = Annotated[
     str | None,
@@ -150,7 +149,14 @@ def _ask(
 
     turn = TurnText(look_of(sys.stderr, os.environ), streaming=sys.stdout.isatty())
     code = TURN_FAILED
-    with CancelOnInterrupt(conversation.cancel) as interrupts:
+
+    def cancel() -> None:
+        try:
+            conversation.cancel()
+        except CallboardError as fault:
+            report(str(fault))
+
+    with CancelOnInterrupt(cancel) as interrupts:
         for event in conversation.ask(text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s):
             if as_json:
                 print(json.dumps(event_to_json(event), default=str), flush=True)  # noqa: T201

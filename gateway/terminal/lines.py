@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Protocol, TextIO
 
 PROMPT = "> "
@@ -65,23 +67,32 @@ class PromptedLines:
     def __init__(self, history_file: Path, terminal: int = 0) -> None:
         self._history_file = history_file
         self._terminal = terminal
+        self._typed = ""
         self._waiting: deque[str] = deque(maxlen=_WAITING_LINES)
         self._open_history()
 
     def read(self) -> str | None:
-        """Prompt for a line; lines typed during the last turn come first."""
+        """Prompt for a line; lines typed during the last turn come first.
+
+        Ctrl-C drops a line that was begun; at an empty prompt it raises KeyboardInterrupt. Main thread only.
+        """
         if self._waiting:
             line = self._waiting.popleft()
             os.write(1, f"{PROMPT}{line}\n".encode(errors="replace"))
             return line
         while True:
+            self._typed = ""
+            former = signal.signal(signal.SIGINT, self._interrupt)
             try:
                 return input(PROMPT)
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                if not self._drop_typed():
+                if not self._typed.strip():
                     raise
+                os.write(1, b"\n")
+            finally:
+                signal.signal(signal.SIGINT, former)
 
     @contextmanager
     def listening(self, cancel: Callable[[], None]) -> Iterator[None]:
@@ -121,12 +132,12 @@ class PromptedLines:
                 elif line.strip():
                     self._waiting.append(line)
 
-    def _drop_typed(self) -> bool:
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        # readline forgets the line before input() raises, so it is looked at here
         import readline
 
-        typed = bool(readline.get_line_buffer().strip())
-        os.write(1, b"\n" if typed else b"")
-        return typed
+        self._typed = readline.get_line_buffer()
+        raise KeyboardInterrupt
 
     def _open_history(self) -> None:
         import readline

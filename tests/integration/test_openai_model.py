@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.chat_model import Capabilities, ModelError, ModelReply, ModelTextDelta, Usage
+from callboard.actors.chat_model import Capabilities, ChatModel, ModelError, ModelReply, ModelTextDelta, Usage
 from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item
 from callboard.actors.openai_model import ModelTimeouts, OpenAIModel, retry_after_s
 from callboard.testing.model_server import Call, RecordedRequest, Reply, ScriptedModelServer
@@ -230,7 +230,8 @@ def test_no_error_text_contains_the_key() -> None:
         error = fail(reply)
         assert "***" in error.message
         assert KEY not in "".join(traceback.format_exception(error))
-    assert KEY not in repr(OpenAIModel("http://host/v1", KEY, "m"))
+    model: ChatModel = OpenAIModel("http://host/v1", KEY, "m")
+    assert KEY not in repr(model)
 
 
 def test_an_error_does_not_show_what_is_secret_in_the_url() -> None:

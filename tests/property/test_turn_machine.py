@@ -53,7 +53,15 @@ CALLS = st.lists(
     ),
     max_size=4,
 )
+GOOD_CALLS = st.lists(
+    st.builds(
+        FunctionCall, call_id=CALL_IDS, tool=st.sampled_from(["once", "again"]), arguments=st.just("{}")
+    ),
+    min_size=1,
+    max_size=3,
+)
 TEXTS = st.sampled_from(["", " ", "words"])
+SELDOM = st.integers(0, 7).map(lambda n: n == 7)  # else most turns would be over before anything happened
 
 
 def assert_valid(items: tuple[Item, ...]) -> None:
@@ -170,6 +178,12 @@ class TurnMachine(RuleBasedStateMachine):
         del self.unwritten[:count]
         self.give(Durable(self.acknowledged))
 
+    @precondition(lambda self: self.is_asking)
+    @rule(calls=GOOD_CALLS)
+    def the_model_asks_for_calls(self, calls: list[FunctionCall]) -> None:
+        self.is_asking = False
+        self.give(ModelReplied(reply=ModelReply(calls=tuple(calls))))
+
     @rule(text=TEXTS, calls=CALLS, refused=st.sets(CALL_IDS))
     def the_model_replies(self, text: str, calls: list[FunctionCall], refused: set[str]) -> None:
         self.is_asking = False
@@ -200,15 +214,11 @@ class TurnMachine(RuleBasedStateMachine):
             self.running.discard(call_id)
             self.give(CallFinished(call_id=call_id, result=ToolResult()))
 
-    @rule()
-    def somebody_cancels(self) -> None:
-        self.cut_off = True
-        self.give(Cancel())
-
-    @rule()
-    def the_deadline_passes(self) -> None:
-        self.cut_off = True
-        self.give(DeadlinePassed())
+    @rule(now=SELDOM, given=st.sampled_from([Cancel(), Cancel(reason="closed"), DeadlinePassed()]))
+    def the_turn_is_cut_off(self, now: bool, given: Input) -> None:
+        if now:
+            self.cut_off = True
+            self.give(given)
 
     @rule(written=st.integers(0, 3), refused=st.booleans())
     def the_process_is_lost(self, written: int, refused: bool) -> None:

@@ -12,7 +12,7 @@ from callboard.actors.chat_messages import (
     messages_from_items,
     text_from_blocks,
 )
-from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Role
+from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item, Role
 from callboard.tools.content import Block, ImageBlock, JsonBlock, ResourceBlock, TextBlock
 from callboard.tools.contract import ToolSpec
 
@@ -38,7 +38,7 @@ def called(call_id: str, tool: str = "t", arguments: str = "{}") -> dict[str, ob
 
 
 def test_calls_join_the_assistant_message_before_them() -> None:
-    items = [message("user", "hi"), message("assistant", "let me look"), call("1"), call("2")]
+    items: list[Item] = [message("user", "hi"), message("assistant", "let me look"), call("1"), call("2")]
     items += [output("1", "one"), output("2", "two")]
     assert messages_from_items(items) == [
         {"role": "user", "content": "hi"},
@@ -49,13 +49,19 @@ def test_calls_join_the_assistant_message_before_them() -> None:
 
 
 def test_the_calls_of_two_steps_stay_apart() -> None:
-    items = [message("user", "hi"), call("1"), output("1", "one"), call("2"), output("2", "two")]
+    items: list[Item] = [message("user", "hi"), call("1"), output("1", "one"), call("2"), output("2", "two")]
     roles = [m["role"] for m in messages_from_items(items)]
     assert roles == ["user", "assistant", "tool", "assistant", "tool"]
 
 
 def test_a_call_without_an_output_is_given_one() -> None:
-    items = [message("user", "hi"), call("1"), call("2"), output("1", "one"), message("user", "and?")]
+    items: list[Item] = [
+        message("user", "hi"),
+        call("1"),
+        call("2"),
+        output("1", "one"),
+        message("user", "and?"),
+    ]
     assert messages_from_items(items)[2:] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": LOST_OUTPUT},
@@ -74,7 +80,13 @@ def test_an_output_without_a_call_is_left_out() -> None:
 
 
 def test_an_id_used_in_two_turns_is_rewritten_with_its_output() -> None:
-    items = [call("1"), output("1", "one"), message("user", "again"), call("1"), output("1", "two")]
+    items: list[Item] = [
+        call("1"),
+        output("1", "one"),
+        message("user", "again"),
+        call("1"),
+        output("1", "two"),
+    ]
     messages = messages_from_items(items)
     assert messages[3]["tool_calls"] == [called("1_2")]
     assert messages[4] == {"role": "tool", "tool_call_id": "1_2", "content": "two"}
@@ -106,7 +118,7 @@ def test_a_blind_model_is_told_that_there_was_an_image() -> None:
 
 
 def test_a_tools_images_follow_its_results_in_a_user_message() -> None:
-    items = [call("1"), call("2"), output("1", IMAGE), output("2", "two")]
+    items: list[Item] = [call("1"), call("2"), output("1", IMAGE), output("2", "two")]
     messages = messages_from_items(items, vision=True)
     assert [m["role"] for m in messages] == ["assistant", "tool", "tool", "user"]
     assert IMAGE_PART in messages[3]["content"]
@@ -124,7 +136,11 @@ def test_empty_answers_vanish_and_empty_outputs_are_named() -> None:
 
 
 def test_lone_surrogates_cannot_break_the_request() -> None:
-    items = [message("user", "a\ud800b"), call("1", arguments='"\ud800"'), output("1", JsonBlock("\udfff"))]
+    items: list[Item] = [
+        message("user", "a\ud800b"),
+        call("1", arguments='"\ud800"'),
+        output("1", JsonBlock("\udfff")),
+    ]
     json.dumps(messages_from_items(items), ensure_ascii=False).encode("utf-8")
 
 

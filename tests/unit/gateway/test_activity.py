@@ -188,6 +188,9 @@ def test_the_answer_is_shown_once_however_it_comes(events: list[Event], streamed
 def test_what_is_not_the_answer_stands_beside_it() -> None:
     sources = (Citation(document="a.md", line=1),)
     events: list[Event] = [*CALLED, answered("391", citations=sources, capped=True)]
-    activity = "▸ calculate {}\n✓ calculate 0.02 s → 391\n✗ the step limit closed the tools before this answer\n[1] a.md:1\n"
+    activity = (
+        "▸ calculate {}\n✓ calculate 0.02 s → 391\n✗ the step limit closed the tools before this answer\n"
+        "[1] a.md:1\n"
+    )
     assert written(events, streaming=True)[1] == activity
     assert written(events, streaming=False)[1] == "Let me see.\n" + activity

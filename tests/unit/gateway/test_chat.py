@@ -31,7 +31,7 @@ class FakeSystem:
 
 
 class FakeConversation:
-    """Does what the question says: echo, "fail", "break", "wait" (until cancelled), "interrupt" (presses Ctrl-C)."""
+    """Does what the question says: "fail", "break", "interrupt" (once, or twice); else it echoes."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -54,9 +54,8 @@ class FakeConversation:
                 yield TurnFailed(turn_id="t", reason="model_rejected", message="wrong key")
             case "break":
                 raise Unavailable("the daemon is gone")
-            case "interrupt" | "interrupt twice" | "wait":
-                if text != "wait":
-                    os.kill(os.getpid(), signal.SIGINT)
+            case "interrupt" | "interrupt twice":
+                os.kill(os.getpid(), signal.SIGINT)
                 assert self.cancelled.wait(5)
                 if text == "interrupt twice":
                     os.kill(os.getpid(), signal.SIGINT)
@@ -157,8 +156,8 @@ def test_a_second_ctrl_c_leaves_at_once() -> None:
 
 def test_the_commands_do_what_they_say() -> None:
     _, out, conversation = chat(
-        "/tools\n/enable calculate\n/disable calculate\n/disable stubborn\n/enable calculat\n/servers\n/tree\n"
-        "/history\n/cancel\n/help\n/hlp\n"
+        "/tools\n/enable calculate\n/disable calculate\n/disable stubborn\n/enable calculat\n"
+        "/servers\n/tree\n/history\n/cancel\n/help\n/hlp\n"
     )
     assert conversation.toggled == [("calculate", True), ("calculate", False)]
     assert conversation.asked == []

@@ -20,7 +20,7 @@ HOSTILE = [
     ("a\x1bcb", "ab"),
     ("a\x1b(0b", "ab"),
     ("a\x1b", "a"),
-    ("a\x1b[", "a["),
+    ("a\x1b[", "a"),
     ("a\x1b]0;never ended", "a0;never ended"),
     ("a\bb\x07\x00\x7f", "ab"),
     ("good\rbad", "good\nbad"),
