@@ -233,11 +233,9 @@ class ClientActor(Child):
         fallback = TemplateSettings(system_prompt="You are a helpful assistant.")
         return self._settings.templates.get(self._opened.template, fallback)
 
-    def _new_turn(self, without: str | None = None) -> Turn:
+    def _new_turn(self, deadline_s: float | None, without: str | None = None) -> Turn:
         template = self._template()
-        limits = TurnLimits(
-            max_steps=template.max_steps, on_cap=template.on_cap, deadline_s=template.turn_deadline_s
-        )
+        limits = TurnLimits(max_steps=template.max_steps, on_cap=template.on_cap, deadline_s=deadline_s)
         return Turn(limits, items_of(self._events, template.system_prompt, without=without))
 
     def _next_turn(self) -> None:
@@ -247,9 +245,10 @@ class ClientActor(Child):
         if arrival is None:
             return
         ask = arrival.ask
-        self._turn = self._new_turn()
+        deadline_s = ask.deadline_s or self._template().turn_deadline_s
+        self._turn = self._new_turn(deadline_s)
         self._started = TurnStarted(turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s)
-        self._set_deadline(ask.deadline_s or self._template().turn_deadline_s)
+        self._set_deadline(deadline_s)
         self._feed(Begin(turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s))
 
     def _resume(self, registry: Registry) -> None:
@@ -257,14 +256,14 @@ class ClientActor(Child):
         if unfinished is None or self._turn is not None:
             return
         self._started = unfinished.started
-        self._turn = self._new_turn(without=unfinished.turn_id)
+        self._turn = self._new_turn(unfinished.started.deadline_s, without=unfinished.turn_id)
         specs = registry.tools
         repeatable = frozenset(
             call.call_id for call in unfinished.open_calls if call.tool in specs and specs[call.tool].repeatable
         )
         pending = (*unfinished.open_calls, *unfinished.pending_calls)
         refusals = self._refusals(registry, pending)
-        self._set_deadline(unfinished.started.deadline_s or self._template().turn_deadline_s)
+        self._set_deadline(unfinished.started.deadline_s)
         self._feed(Resume(unfinished=unfinished, repeatable=repeatable, refusals=refusals))
         if self._closed:
             self._cancel("owner_gone")
@@ -321,10 +320,10 @@ class ClientActor(Child):
         self._model.start(effect.context, tools, answered)
 
     def _with_refusals(self, input: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
-        if isinstance(input, ModelFailed):
+        if isinstance(input, ModelFailed) or self._turn is None:
             return input
-        registry = self._registry.latest
-        return ModelReplied(reply=input.reply, refusals=self._refusals(registry, input.reply.calls))
+        reply = self._turn.with_unique_ids(input.reply)
+        return ModelReplied(reply=reply, refusals=self._refusals(self._registry.latest, reply.calls))
 
     def _refusals(self, registry: Registry, calls: tuple[FunctionCall, ...]) -> dict[str, ToolResult]:
         refusals = {}

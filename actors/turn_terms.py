@@ -33,7 +33,7 @@ class TurnLimits:
     deadline_s: float | None = None
     model_attempts: int = 3
     max_calls: int = 64
-    max_resumes: int = 2
+    max_resumes: int = 1
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "model_attempts", "max_calls"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from callboard.api import Conversation, System, connect
     from callboard.api_async import AsyncConversation, AsyncSystem, aconnect
-    from callboard.run import RunResult, arun, run
+    from callboard.in_process import RunResult, arun, run
     from callboard.tools.contract import ToolContext
     from callboard.tools.decorator import Tool, tool
 
@@ -25,9 +25,9 @@ _HOME = {
     "aconnect": "callboard.api_async",
     "AsyncSystem": "callboard.api_async",
     "AsyncConversation": "callboard.api_async",
-    "run": "callboard.run",
-    "arun": "callboard.run",
-    "RunResult": "callboard.run",
+    "run": "callboard.in_process",
+    "arun": "callboard.in_process",
+    "RunResult": "callboard.in_process",
     "tool": "callboard.tools.decorator",
     "Tool": "callboard.tools.decorator",
     "ToolContext": "callboard.tools.contract",

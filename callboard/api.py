@@ -38,7 +38,7 @@ from callboard.actors.messages import (
 from callboard.actors.names import CATALOGUE, SERVERS
 from callboard.actors.owner import this_process
 from callboard.actors.toolbox import Toolbox, states
-from callboard.config import Config, default_config, load_config
+from callboard.config import Config, discover_config, load_config
 from callboard.daemon import SystemInfo, is_running, read_info
 from callboard.errors import ConversationNotFound, NoDaemon, Refused, ToolNotFound, Unavailable
 from callboard.mailbox import Mailbox
@@ -68,7 +68,7 @@ def connect(
     if private is None:
         private = config is not None or not is_running(runtime_dir(name))
     if private:
-        loaded = config if isinstance(config, Config) else load_config(Path(config)) if config else default_config()
+        loaded = config if isinstance(config, Config) else load_config(Path(config)) if config else discover_config(Path.cwd())
         process = PrivateSystem.start(loaded, timeout_s)
         return System(process.folder, process.info, process)
     folder = runtime_dir(name)

@@ -8,6 +8,7 @@ half-mutated object). A subclass states what it does in ``start``, ``handle`` an
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -198,7 +199,10 @@ class Child(Actor):
 
     def unwatch(self, fd: int) -> None:
         """Watch the descriptor no longer; to be called before it is closed."""
-        if self._watched.pop(fd, None) is not None and self._poller is not None:
+        if self._watched.pop(fd, None) is None or self._poller is None:
+            return
+        # Whoever closed it before (a pipe whose reader is gone) made the kernel forget it already.
+        with contextlib.suppress(OSError):
             self._poller.unregister(fd)
 
     def monitor(self, pid: int, action: Callable[[], None]) -> Callable[[], None]:

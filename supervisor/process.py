@@ -69,6 +69,15 @@ def start_time(pid: int) -> float | None:
         return None
 
 
+def is_running(pid: int) -> bool:
+    """True while a process has this pid and has not ended; a zombie has."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat[stat.rfind(b")") + 2 : stat.rfind(b")") + 3] not in (b"Z", b"X")
+
+
 def is_alive(pid: int, started_at: float | None) -> bool:
     """True when ``pid`` is still the process that started at ``started_at`` (seconds; 0.02 s of tolerance)."""
     actual = start_time(pid)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from callboard.supervisor.process import start_time
+from callboard.supervisor.process import is_running
 
 ROOT = "root"
 
@@ -82,6 +82,8 @@ class ProcessTable:
         row = self.get(id)
         if row is None or row.address is None or row.pid is None or row.state != "running":
             return None
+        if not is_running(row.pid):
+            return None
         return read_address(row.address), row.pid
 
     def _path(self, id: str) -> Path:
@@ -103,6 +105,6 @@ def _file_name(id: str) -> str:
 
 
 def _as_seen(row: Row) -> Row:
-    if row.pid is None or row.state in ("restarting", "parked") or start_time(row.pid) is not None:
+    if row.pid is None or row.state in ("restarting", "parked") or is_running(row.pid):
         return row
     return replace(row, state="dead")

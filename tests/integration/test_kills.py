@@ -179,19 +179,25 @@ def test_a_killed_worker_is_one_error_result(conversation: Conversation, tmp_pat
 
 
 @pytest.mark.parametrize("victim", ["process", "actor"])
-def test_a_killed_server_fails_its_call_and_comes_back(victim: str, start: Callable[..., System]) -> None:
+def test_a_killed_server_fails_its_call_and_comes_back(
+    victim: str, start: Callable[..., System], tmp_path: Path
+) -> None:
     system = start(mcpServers=SERVER)
     conversation = system.conversation()
     assert texts(list(conversation.ask(call("adverse__echo", text="hi")))) == ["hi"]
 
+    file = tmp_path / "note"
+
     def strike() -> None:
+        eventually(file.exists, what="the server reads its calls")
         server = system.servers()[0]
         assert server.pid is not None
         os.kill(server.pid if victim == "process" else pid_of(system, "servers.adverse"), signal.SIGKILL)
 
-    question = call("adverse__sleep", seconds=30)
-    events, took = ask_and_kill(conversation, question, started, strike)
-    assert [e.outcome for e in finished_calls(events)] == ["unknown"]
+    sleep, note = call("adverse__sleep", seconds=30), call("adverse__write_file", path=str(file), text="x")
+    events, took = ask_and_kill(conversation, f"{sleep}\n{note}", started, strike)
+    outcomes = {e.tool: e.outcome for e in finished_calls(events)}
+    assert outcomes["adverse__sleep"] == "unknown"
     assert one_ending(events).type == "turn_answered"
     assert took < 2.0
     assert texts(list(conversation.ask(call("adverse__echo", text="back")))) == ["back"]

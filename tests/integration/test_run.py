@@ -38,7 +38,7 @@ from callboard.actors.events import (
     TurnFailed,
 )
 from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item
-from callboard.run import RunResult, arun, run
+from callboard.in_process import RunResult, arun, run
 from callboard.run_tools import RunError
 from callboard.tools.content import Citation, JsonBlock, TextBlock
 from callboard.tools.contract import ToolSpec

@@ -162,6 +162,20 @@ def test_the_step_and_its_starts_are_one_batch_durable_before_any_call_runs() ->
     assert stage.turn.state == "calling"
 
 
+def test_an_earlier_append_becoming_durable_starts_no_call() -> None:
+    stage = Stage(auto=False)
+    stage.begin()
+    stage.give(Durable(1))
+    stage.reply(call("a"))
+    stage.give(Durable(2))
+    stage.finish("a")
+    (batch,) = stage.reply(call("b"))
+    assert isinstance(batch, Append)
+    assert batch.token == 4
+    assert stage.give(Durable(3)) == []
+    assert kinds(stage.give(Durable(4))) == ["StartCall"]
+
+
 def test_results_are_logged_as_they_come_and_shown_in_call_order() -> None:
     stage = Stage()
     stage.begin()

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sys
 import time
-import types
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,22 +81,22 @@ def run(
 
     Ctrl-C cancels the turn, kills its workers and is raised as KeyboardInterrupt.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(
-            arun(
-                model,
-                context,
-                tools,
-                max_steps=max_steps,
-                on_cap=on_cap,
-                isolation=isolation,
-                on_event=on_event,
-                deadline_s=deadline_s,
-            )
+    if _is_in_a_loop():
+        raise RunError(
+            "an event loop runs here (a notebook has one): write `await callboard.arun(...)` instead"
         )
-    raise RunError("an event loop runs here (a notebook has one): write `await callboard.arun(...)` instead")
+    return asyncio.run(
+        arun(
+            model,
+            context,
+            tools,
+            max_steps=max_steps,
+            on_cap=on_cap,
+            isolation=isolation,
+            on_event=on_event,
+            deadline_s=deadline_s,
+        )
+    )
 
 
 async def arun(
@@ -289,6 +287,14 @@ def _failed(error: ModelError) -> ModelFailed:
     )
 
 
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _ignore(event: Event) -> None:
     """Stand in for a callback that was not given."""
 
@@ -304,12 +310,3 @@ def _split(context: str | Sequence[Item]) -> tuple[tuple[Item, ...], str]:
         "the context must be a text, or items of which the last is a user's ChatMessage of TextBlocks"
     )
 
-
-class _CallableModule(types.ModuleType):
-    """This module, callable as the function: importing it binds it over ``callboard.run``, the function."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> RunResult:
-        return run(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _CallableModule
