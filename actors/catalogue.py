@@ -59,7 +59,9 @@ class CatalogueActor(Child):
             for spec in specs_of(module):
                 if spec.name in self._local:
                     where = self._local[spec.name].module
-                    self._faults[module] = f"tool {spec.name} is already defined by {where}; rename one of them"
+                    self._faults[module] = (
+                        f"tool {spec.name} is already defined by {where}; rename one of them"
+                    )
                 else:
                     self._local[spec.name] = spec
         except ModuleFault as fault:

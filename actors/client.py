@@ -247,7 +247,9 @@ class ClientActor(Child):
         ask = arrival.ask
         deadline_s = ask.deadline_s or self._template().turn_deadline_s
         self._turn = self._new_turn(deadline_s)
-        self._started = TurnStarted(turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s)
+        self._started = TurnStarted(
+            turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s
+        )
         self._set_deadline(deadline_s)
         self._feed(Begin(turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s))
 
@@ -259,7 +261,9 @@ class ClientActor(Child):
         self._turn = self._new_turn(unfinished.started.deadline_s, without=unfinished.turn_id)
         specs = registry.tools
         repeatable = frozenset(
-            call.call_id for call in unfinished.open_calls if call.tool in specs and specs[call.tool].repeatable
+            call.call_id
+            for call in unfinished.open_calls
+            if call.tool in specs and specs[call.tool].repeatable
         )
         pending = (*unfinished.open_calls, *unfinished.pending_calls)
         refusals = self._refusals(registry, pending)
@@ -292,7 +296,9 @@ class ClientActor(Child):
             case Append(events=events, token=token):
                 self._log.append(events, lambda: self._feed(Durable(token)))
             case AskModel():
-                self._registry.refresh(self._toolbox.wants, lambda registry: self._ask_model(effect, registry))
+                self._registry.refresh(
+                    self._toolbox.wants, lambda registry: self._ask_model(effect, registry)
+                )
             case StopModel():
                 self._model.stop()
             case StartCall(call=call, arguments=arguments):
@@ -389,5 +395,3 @@ class ClientActor(Child):
 
     def _send_news(self, reader: Subscriber, news: News) -> None:
         self.send(reader.reply_to, Reply(request_id=reader.turn_id, body=news, origin=self.init.id))
-
-

@@ -253,7 +253,7 @@ def _to_json(name: str, value: Any) -> Any:
             return [citation_to_json(citation) for citation in value]
         case "calls", tuple():
             return [dataclasses.asdict(call) for call in value]
-        case ("usage" | "owner"), value if value is not None:
+        case (("usage" | "owner"), value) if value is not None:
             return dataclasses.asdict(value)
         case _, tuple():
             return list(value)
@@ -272,6 +272,6 @@ def _from_json(name: str, value: Any) -> Any:
             return Usage(**value)
         case "owner", dict():
             return Owner(**value)
-        case ("roles" | "enabled"), list():
+        case (("roles" | "enabled"), list()):
             return tuple(value)
     return value

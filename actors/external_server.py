@@ -195,7 +195,9 @@ class ExternalServerActor(Child):
             self.reply(envelope, result)
 
     def _failure(self, kind: str, message: str) -> ToolResult:
-        outcome = {"deadline": "deadline", "closed": "unknown", "unavailable": "unavailable"}.get(kind, "error")
+        outcome = {"deadline": "deadline", "closed": "unknown", "unavailable": "unavailable"}.get(
+            kind, "error"
+        )
         text = message
         if kind == "closed":
             text = f"the server {self._server.name} was lost while the call ran, its outcome is unknown: {message}"

@@ -1,5 +1,6 @@
-"""From MCP's forms to ours: a server's tools to ToolSpecs, its content to blocks. Pure; called by the external-server actor.
+"""From MCP's forms to ours: a server's tools to ToolSpecs, its content to blocks.
 
+Pure; called by the external-server actor.
 All of it is a third party's text: bounded here, and never trusted beyond what the configuration says.
 """
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from callboard.actors import names
 from callboard.actors.chat_model import ChatModel, ModelError, ModelEvent, ModelReply, ModelTextDelta
@@ -251,6 +250,3 @@ class _Coalescer:
     def drop(self) -> None:
         self.drop_timer()
         self._pieces.clear()
-
-
-

@@ -80,9 +80,7 @@ class ModelCall:
         lost = ModelFailed(kind="interrupted", message="the model's process was lost", retryable=True)
         self._unwatch = self._host.monitor(pid, lambda: self._fail(lost))
         self._watch_silence()
-        self._host.ask(
-            address, chat, self._is, deadline_s=_WHOLE_REPLY_S, retry_s=2.0, request_id=request_id
-        )
+        self._host.ask(address, chat, self._is, deadline_s=_WHOLE_REPLY_S, retry_s=2.0, request_id=request_id)
 
     def _watch_silence(self) -> None:
         if self._silence is not None:
@@ -91,7 +89,9 @@ class ModelCall:
         limit_s = max(model.first_token_s, model.between_tokens_s) + _MARGIN_S
         if model.kind == "embedded":
             limit_s += EMBEDDED_START_S
-        silent = ModelFailed(kind="timeout", message=f"the model was silent for {limit_s:g} s", retryable=True)
+        silent = ModelFailed(
+            kind="timeout", message=f"the model was silent for {limit_s:g} s", retryable=True
+        )
         self._silence = self._host.after(limit_s, lambda: self._fail(silent))
 
     def _is(self, answer: ChatAnswer | Failure) -> None:

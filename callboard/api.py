@@ -68,7 +68,13 @@ def connect(
     if private is None:
         private = config is not None or not is_running(runtime_dir(name))
     if private:
-        loaded = config if isinstance(config, Config) else load_config(Path(config)) if config else discover_config(Path.cwd())
+        loaded = (
+            config
+            if isinstance(config, Config)
+            else load_config(Path(config))
+            if config
+            else discover_config(Path.cwd())
+        )
         process = PrivateSystem.start(loaded, timeout_s)
         return System(process.folder, process.info, process)
     folder = runtime_dir(name)
@@ -133,7 +139,9 @@ class System:
             enabled=tuple(tools) if tools is not None else self._template_tools(template),
             owner=this_process() if linked else None,
         )
-        conversation = Conversation(self, opened.conversation_id, Principal(user=user, team=team, roles=tuple(roles)))
+        conversation = Conversation(
+            self, opened.conversation_id, Principal(user=user, team=team, roles=tuple(roles))
+        )
         answer = self._request(OpenConversation(opened=opened), principal=conversation.principal)
         assert isinstance(answer, ConversationIsOpen)
         return conversation
@@ -172,7 +180,12 @@ class System:
         """List every actor, parents before children."""
         return [
             ActorInfo(
-                id=row.id, kind=row.kind, pid=row.pid, parent=row.parent, state=row.state, restarts=row.restarts
+                id=row.id,
+                kind=row.kind,
+                pid=row.pid,
+                parent=row.parent,
+                state=row.state,
+                restarts=row.restarts,
             )
             for row in ProcessTable(self._folder).rows()
         ]

@@ -28,9 +28,7 @@ async def aconnect(
     timeout_s: float = 60.0,
 ) -> AsyncSystem:
     """Attach to a daemon or start a private system, as ``connect`` does."""
-    system = await asyncio.to_thread(
-        connect, name=name, config=config, private=private, timeout_s=timeout_s
-    )
+    system = await asyncio.to_thread(connect, name=name, config=config, private=private, timeout_s=timeout_s)
     return AsyncSystem(system)
 
 

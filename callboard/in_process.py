@@ -309,4 +309,3 @@ def _split(context: str | Sequence[Item]) -> tuple[tuple[Item, ...], str]:
     raise RunError(
         "the context must be a text, or items of which the last is a user's ChatMessage of TextBlocks"
     )
-

@@ -33,7 +33,12 @@ def root_args(settings: Settings) -> dict[str, object]:
                 max_children=settings.max_conversations,
                 preload=("callboard.actors.client", "callboard.actors.tool_worker", _WORKERS_NEED),
             ),
-            _permanent(names.DIRECTORY, "callboard.actors.directory.DirectoryActor", "directory", {"client": _client(settings)}),
+            _permanent(
+                names.DIRECTORY,
+                "callboard.actors.directory.DirectoryActor",
+                "directory",
+                {"client": _client(settings)},
+            ),
         ),
     }
 

@@ -233,7 +233,9 @@ class SupervisorCore:
 
     def _start_child(self, spec: ChildSpec, ref: str) -> list[Effect]:
         if self._ending is not None:
-            return [Answer(ref, Failure(kind="stopping", message="the supervisor is stopping", retryable=True))]
+            return [
+                Answer(ref, Failure(kind="stopping", message="the supervisor is stopping", retryable=True))
+            ]
         child = self.children.get(spec.id)
         if child is None:
             limit = self._flags.max_children
@@ -296,7 +298,11 @@ class SupervisorCore:
         report = self._report(child, "restarting", reason, delay)
         if delay <= 0:
             return [report, *self._spawn(child)]
-        return [report, self._show(child), SetTimer(TimerDue(child.spec.id, "restart", child.incarnation), delay)]
+        return [
+            report,
+            self._show(child),
+            SetTimer(TimerDue(child.spec.id, "restart", child.incarnation), delay),
+        ]
 
     def _exhausted(self, child: Child, reason: str) -> list[Effect]:
         if child.spec.on_exhausted == "drop":

@@ -34,7 +34,7 @@ class _AppendLogger:
         try:
             os.write(fd, data)
             if os.fstat(fd).st_size > ROTATE_BYTES:
-                os.replace(self._path, self._path.with_suffix(".1.jsonl"))
+                self._path.replace(self._path.with_suffix(".1.jsonl"))
         except OSError as fault:
             print(f"callboard: cannot write the log: {fault}", file=sys.stderr)  # noqa: T201
         finally:

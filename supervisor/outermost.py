@@ -32,6 +32,7 @@ from callboard.supervisor.supervisor import SUPERVISOR
 from callboard.supervisor.table import ROOT, ProcessTable, Row, write_address
 
 START_S = 60.0
+WHOLE_RESTARTS = Intensity(5, 60.0)
 STOP_S = 3.0
 _BEAT_S = 0.5
 _BEAT_LIMIT_S = 5.0
@@ -86,7 +87,7 @@ class Outermost:
         open_system: Callable[[], ActorSystemLike],
         on_up: Callable[[int], None],
         lease_fd: int | None = None,
-        intensity: Intensity = Intensity(5, 60.0),
+        intensity: Intensity = WHOLE_RESTARTS,
     ) -> None:
         self._runtime_dir = runtime_dir
         self._root_args = root_args

@@ -35,7 +35,9 @@ def configured(model: ScriptedModelServer, tmp_path: Path) -> Callable[..., Conf
             file = tmp_path / "callboard.json"
             file.write_text(json.dumps(extra), encoding="utf-8")
             config = load_config(file)
-        return config.with_flags(base_url=model.base_url, model="scripted", api_key="test", tools_from=[TOOLS])
+        return config.with_flags(
+            base_url=model.base_url, model="scripted", api_key="test", tools_from=[TOOLS]
+        )
 
     return make
 

@@ -20,7 +20,9 @@ from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, texts
 
 ENDS_WITHIN_S = 5.0
-SERVER = {"adverse": {"command": sys.executable, "args": ["-m", "callboard.testing.mcp_server", "--mode", "normal"]}}
+SERVER = {
+    "adverse": {"command": sys.executable, "args": ["-m", "callboard.testing.mcp_server", "--mode", "normal"]}
+}
 
 
 def pid_of(system: System, id: str) -> int:
@@ -271,7 +273,9 @@ def test_a_linked_conversation_ends_with_its_owner(system: System, tmp_path: Pat
     assert "owner_gone" in text
 
 
-def test_the_whole_system_ends_when_its_outermost_process_is_killed(configured: Callable[..., Config]) -> None:
+def test_the_whole_system_ends_when_its_outermost_process_is_killed(
+    configured: Callable[..., Config],
+) -> None:
     system = callboard.connect(config=configured(mcpServers=SERVER), private=True)
     pids = [row.pid for row in system.tree() if row.pid is not None]
     outermost = system.status().pid

@@ -13,8 +13,8 @@ import pytest
 import callboard
 from callboard.actors.events import TurnAnswered
 from callboard.api import Conversation, System
-from callboard.errors import Refused, ToolNotFound
 from callboard.config import Config
+from callboard.errors import Refused, ToolNotFound
 from callboard.testing.model_script import Call, RecordedRequest, Reply
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, texts
@@ -82,7 +82,9 @@ def test_a_tool_that_never_ends_is_killed_at_its_deadline(conversation: Conversa
     eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the tool's process is gone")
 
 
-def test_cancel_ends_the_turn_and_its_tools_within_a_second(conversation: Conversation, tmp_path: Path) -> None:
+def test_cancel_ends_the_turn_and_its_tools_within_a_second(
+    conversation: Conversation, tmp_path: Path
+) -> None:
     file = tmp_path / "pid"
     events = []
     for event in conversation.ask(call("pause", path=str(file))):
