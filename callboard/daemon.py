@@ -69,6 +69,13 @@ def is_running(folder: Path) -> bool:
     return False
 
 
+def check_free(name: str) -> None:
+    """Raise DaemonFailed, saying where it is, when a system of this name runs already."""
+    folder = runtime_dir(name)
+    if is_running(folder):
+        raise _taken(folder, name)
+
+
 def serve(config: Config, name: str, announce: Callable[[SystemInfo], None] | None = None) -> int:
     """Run the system ``name`` in this process until it is stopped; gives the exit code.
 
@@ -140,10 +147,16 @@ def _take_lock(folder: Path, name: str) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        info = read_info(folder)
-        where = f" as process {info.pid}" if info else ""
-        raise DaemonFailed(f"a system named {name} runs already{where}, in {folder}") from None
+        raise _taken(folder, name) from None
     return fd
+
+
+def _taken(folder: Path, name: str) -> DaemonFailed:
+    info = read_info(folder)
+    where = f" as process {info.pid}" if info else ""
+    return DaemonFailed(
+        f"a system named {name} runs already{where}, in {folder}; 'callboard stop' ends it, --name starts another"
+    )
 
 
 def _make_state(state_dir: Path) -> None:

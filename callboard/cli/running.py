@@ -34,14 +34,22 @@ def serve(
       callboard serve
       callboard serve --name work --config ./work.toml
     """
+    from callboard.daemon import SystemInfo, check_free
     from callboard.daemon import serve as serve_daemon
 
+    wanted = system_name(context, name)
+    check_free(wanted)
     flags = Flags(
         config=config, base_url=base_url, model=model, api_key=api_key, tools_from=tuple(tools_from or ())
     )
     loaded = flags.load()
     check_model(loaded, "agreed" if yes else "required")
-    return serve_daemon(loaded, system_name(context, name))
+
+    def announce(info: SystemInfo) -> None:
+        model = "the embedded model" if info.model == "embedded" else f"model {info.model}"
+        typer.echo(f"callboard: {info.name} is up: process {info.pid}, {model}; Ctrl-C stops it", err=True)
+
+    return serve_daemon(loaded, wanted, announce)
 
 
 @reported

@@ -17,6 +17,7 @@ from callboard.actors.events import Event
 from callboard.api import Conversation, System
 from callboard.config import Config
 from callboard.testing.model_server import ScriptedModelServer
+from callboard.supervisor.process import is_running as is_alive
 from callboard.testing.turns import call, eventually, finished_calls, texts
 
 ENDS_WITHIN_S = 5.0
@@ -240,7 +241,7 @@ def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_its_tool(
     file = tmp_path / "pid"
     assert texts(list(conversation.ask(call("breed", path=str(file))))) == ["bred"]
     pid = int(file.read_text())
-    eventually(lambda: not psutil.pid_exists(pid), 5.0, "the grandchild is gone")
+    eventually(lambda: not is_alive(pid), 5.0, "the grandchild is gone")
 
 
 def test_a_linked_conversation_ends_with_its_owner(system: System, tmp_path: Path) -> None:
@@ -281,6 +282,6 @@ def test_the_whole_system_ends_when_its_outermost_process_is_killed(
     outermost = system.status().pid
     os.kill(outermost, signal.SIGKILL)
     eventually(
-        lambda: not any(psutil.pid_exists(p) and psutil.Process(p).status() != "zombie" for p in pids), 5.0
+        lambda: not any(is_alive(p) for p in pids), 5.0
     )
     system.close()
