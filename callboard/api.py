@@ -226,11 +226,10 @@ class System:
                 raise Unavailable(f"the system {self._info.name} (process {self._info.pid}) did not stop")
             time.sleep(0.02)
 
-    def close(self) -> None:
-        """Let go of the system; a private one ends, and with it all its processes."""
+    def close(self) -> int:
+        """Let go of the system; a private one ends, and with it all its processes. Gives its exit code, else 0."""
         self._mailbox.close()
-        if self._process is not None:
-            self._process.close()
+        return self._process.close() if self._process is not None else 0
 
     def __enter__(self) -> Self:
         return self

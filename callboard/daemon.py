@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def _run_tree(
             announce(info)
 
     settings = settings_of(config, folder, state_dir)
-    outermost = Outermost(folder, root_args(settings), mail.open_system, up, lease_fd)
+    outermost = Outermost(folder, root_args(settings), partial(mail.open_system, folder), up, lease_fd)
     try:
         return outermost.run()
     except (StartError, mail.MailError, MendError) as fault:

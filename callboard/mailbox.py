@@ -76,7 +76,7 @@ class Mailbox:
         from callboard.transports import mail
 
         mail.prepare_environment(self._runtime_dir)
-        return mail.Endpoint()
+        return mail.Endpoint(self._runtime_dir)
 
     def _give_back(self, endpoint: Endpoint) -> None:
         with self._lock:

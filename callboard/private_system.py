@@ -81,8 +81,8 @@ class PrivateSystem:
             raise Unavailable(f"the private system ended (exit code {code}). {words}")
         raise DaemonFailed(words or f"the system ended while starting (exit code {code})")
 
-    def close(self) -> None:
-        """Close the lease, wait for the end, and leave nothing behind."""
+    def close(self) -> int:
+        """Close the lease, wait for the end, and leave nothing behind; gives the exit code."""
         if self._lease_fd >= 0:
             os.close(self._lease_fd)
             self._lease_fd = -1
@@ -92,6 +92,7 @@ class PrivateSystem:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+        return self._process.returncode
 
     def _last_words(self) -> str:
         try:

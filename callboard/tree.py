@@ -13,6 +13,7 @@ from callboard.supervisor.supervisor import SUPERVISOR
 
 _WORKERS_NEED = "callboard.tools.signature:preload"
 _QUICK = Backoff(min_s=0.01, max_s=2.0)
+_SHUTDOWN_S = 1.0
 _PATIENT = Backoff(min_s=0.05, max_s=30.0, reset_after_s=30.0)
 
 
@@ -51,6 +52,7 @@ def _client(settings: Settings) -> ChildSpec:
         kind="client",
         args={"settings": settings},
         restart="transient",
+        shutdown_s=_SHUTDOWN_S,
         backoff=_QUICK,
         max_consecutive=5,
         on_exhausted="drop",
@@ -58,7 +60,7 @@ def _client(settings: Settings) -> ChildSpec:
 
 
 def _permanent(id: str, actor: str, kind: str, args: Mapping[str, object]) -> ChildSpec:
-    return ChildSpec(id=id, actor=actor, kind=kind, args=args, backoff=_QUICK)
+    return ChildSpec(id=id, actor=actor, kind=kind, args=args, shutdown_s=_SHUTDOWN_S, backoff=_QUICK)
 
 
 def _supervisor(
@@ -72,7 +74,14 @@ def _supervisor(
     flags = SupervisorFlags(intensity=Intensity(10, 10.0), dynamic=dynamic, max_children=max_children)
     args = {"flags": flags, "children": children, "preload": preload}
     return ChildSpec(
-        id=id, actor=SUPERVISOR, kind="supervisor", args=args, shutdown_s=2.0, start_s=45.0, backoff=_QUICK
+        id=id,
+        actor=SUPERVISOR,
+        kind="supervisor",
+        args=args,
+        type="supervisor",
+        shutdown_s=2.0,
+        start_s=45.0,
+        backoff=_QUICK,
     )
 
 
@@ -89,6 +98,7 @@ def _models(settings: Settings) -> tuple[ChildSpec, ...]:
         actor="callboard.actors.embedded.EmbeddedActor",
         kind="embedded_model",
         args=args,
+        shutdown_s=_SHUTDOWN_S,
         backoff=_PATIENT,
         max_consecutive=5,
         on_exhausted="park",

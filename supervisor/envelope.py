@@ -62,23 +62,37 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Init:
-    """The first message of every actor: who it is, whose child, and with what to start."""
+    """The first message of every actor: who it is, whose child, and with what to start.
+
+    ``incarnation`` is never given twice to one id; ``restarts`` counts this child's restarts under its present
+    supervisor.
+    """
 
     id: str
     kind: str
     incarnation: int
     runtime_dir: str
     args: Mapping[str, Any] = field(default_factory=dict)
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The actor is ready. ``address`` is where it can be reached."""
+    """The actor is ready. ``address`` is where it can be reached, ``info`` what it tells whoever asked for it."""
 
     id: str
     incarnation: int
     pid: int
     address: Any
+    info: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """The actor has nothing to do and ends; that is no failure (OTP's ``ignore``)."""
+
+    id: str
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ class MailFolder:
     """
 
     def __init__(self, path: str, *, create: bool = False) -> None:
-        self.path = os.path.abspath(path)
+        self.path = str(Path(path).absolute())
         if create:
             _make(self.path)
         _check(self.path)
@@ -52,7 +52,7 @@ class MailFolder:
     def unlink(self, name: str) -> None:
         """Remove the socket's file, if it is there."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(f"{self.path}/{name}")
+            Path(self.path, name).unlink()
 
     def unlink_if_dead(self, name: str) -> None:
         """Remove the socket's file unless a process has it open."""
@@ -84,7 +84,7 @@ class MailFolder:
         """Sweep it, whatever the age, and remove the folder when nothing is left in it."""
         try:
             self.sweep(older_than_s=0.0)
-            os.rmdir(self.path)
+            Path(self.path).rmdir()
         except FileNotFoundError:
             return
         except OSError as fault:
@@ -119,7 +119,7 @@ def _make(path: str) -> None:
 
 def _check(path: str) -> None:
     try:
-        found = os.lstat(path)
+        found = Path(path).lstat()
     except OSError as fault:
         raise MailError(f"there is no mail folder {path}: {fault.strerror}") from fault
     if not stat.S_ISDIR(found.st_mode):

@@ -1,0 +1,65 @@
+"""``python -m callboard.testing.chaos``: run campaigns and print their verdicts; exit code 1 when something did not hold."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from callboard.testing.chaos.campaign import Campaign, Verdict, run_campaign
+from callboard.testing.chaos.nemesis import FAULTS, Fault, LeashOn
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one campaign per seed."""
+    parser = argparse.ArgumentParser(prog="python -m callboard.testing.chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, action="append", help="may be repeated; a random one by default")
+    parser.add_argument("--duration", type=float, default=30.0, metavar="S", help="seconds per campaign (30)")
+    parser.add_argument("--conversations", type=int, default=4, metavar="N", help="at a time (4)")
+    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds between faults (1)")
+    parser.add_argument("--faults", default=",".join(FAULTS), help=f"comma list of {', '.join(FAULTS)}")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the histories there")
+    given = parser.parse_args(argv)
+    faults = tuple(given.faults.split(","))
+    if unknown := set(faults) - set(FAULTS):
+        parser.error(f"unknown faults {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    seeds = given.seed or [secrets.randbelow(1_000_000)]
+    try:
+        verdicts = [_run(given, cast("tuple[Fault, ...]", faults), seed) for seed in seeds]
+    except LeashOn as leash:
+        print(f"callboard chaos: {leash}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 1 if any(verdict.violations for verdict in verdicts) else 0
+
+
+def _run(given: argparse.Namespace, faults: tuple[Fault, ...], seed: int) -> Verdict:
+    campaign = Campaign(
+        seed=seed,
+        duration_s=given.duration,
+        conversations=given.conversations,
+        every_s=given.every,
+        faults=faults,
+    )
+    if given.keep is not None:
+        folder = given.keep / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        verdict = run_campaign(campaign, folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="callboard-chaos-") as name:
+            verdict = run_campaign(campaign, Path(name))
+    _print(verdict)
+    return verdict
+
+
+def _print(verdict: Verdict) -> None:
+    lines = [f"seed {verdict.seed}: {verdict.turns} turns, endings {verdict.endings}"]
+    lines += [f"  {times} x {fault}" for fault, times in sorted(verdict.faults.items())]
+    lines += [f"  VIOLATED {sentence}" for sentence in verdict.violations] or ["  all invariants held"]
+    print("\n".join(lines), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
