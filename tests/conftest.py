@@ -23,7 +23,7 @@ def _adopt_orphans() -> None:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test its own home, state, cache, configuration and runtime folders, and no endpoint or key."""
+    """Give the test its own home, state, cache, configuration and runtime folders, and no endpoint, key or weights."""
     home = tmp_path_factory.mktemp("home")
     for variable, folder in (
         ("HOME", home),
@@ -34,7 +34,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     ):
         folder.mkdir(mode=0o700, exist_ok=True)
         monkeypatch.setenv(variable, str(folder))
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_COLOR"):
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CALLBOARD_WEIGHTS", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
     return home
 

@@ -25,7 +25,10 @@ pytestmark = [
 ]
 
 
-def test_it_answers_a_question_with_a_tool_call_and_survives_its_process() -> None:
+def test_it_answers_a_question_with_a_tool_call_and_survives_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CALLBOARD_WEIGHTS", WEIGHTS)
     with callboard.connect(config=default_config({}), private=True) as system:
         conversation = system.conversation(tools=["calculate"])
         events = list(conversation.ask("What is 17 * 23?"))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from callboard.transports import datagrams
 from callboard.transports.mail_errors import Malformed
 
-SENDERS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60).map("/".__add__)
+SENDERS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60).map(
+    "/".__add__
+)
 BODIES = st.lists(st.binary(max_size=200), min_size=1, max_size=20)
 
 
@@ -36,7 +38,9 @@ def test_a_memory_file_beyond_the_limit_is_refused(size: int) -> None:
 
 
 @given(SENDERS, BODIES, st.data())
-def test_a_datagram_with_changed_bytes_is_refused(sender: str, bodies: list[bytes], data: st.DataObject) -> None:
+def test_a_datagram_with_changed_bytes_is_refused(
+    sender: str, bodies: list[bytes], data: st.DataObject
+) -> None:
     whole = bytearray(datagrams.encode(sender.encode(), bodies))
     at = data.draw(st.integers(0, len(whole) - 1).filter(lambda n: n != 5))
     whole[at] ^= data.draw(st.integers(1, 255))
@@ -45,7 +49,9 @@ def test_a_datagram_with_changed_bytes_is_refused(sender: str, bodies: list[byte
 
 
 @given(SENDERS, BODIES, st.data())
-def test_a_datagram_that_was_cut_off_is_refused(sender: str, bodies: list[bytes], data: st.DataObject) -> None:
+def test_a_datagram_that_was_cut_off_is_refused(
+    sender: str, bodies: list[bytes], data: st.DataObject
+) -> None:
     whole = datagrams.encode(sender.encode(), bodies)
     with pytest.raises(Malformed):
         datagrams.decode(memoryview(whole)[: data.draw(st.integers(0, len(whole) - 1))])
@@ -58,7 +64,10 @@ def test_noise_is_refused(noise: bytes) -> None:
 
 
 @given(
-    st.integers(0, 255), st.integers(0, 70_000 & 0xFFFF), st.integers(0, 1 << 32).map(lambda n: n & 0xFFFFFFFF), st.binary(max_size=200)
+    st.integers(0, 255),
+    st.integers(0, 70_000 & 0xFFFF),
+    st.integers(0, 1 << 32).map(lambda n: n & 0xFFFFFFFF),
+    st.binary(max_size=200),
 )
 def test_any_header_with_a_right_checksum_is_taken_whole_or_refused(
     kind: int, sender_length: int, count: int, rest: bytes

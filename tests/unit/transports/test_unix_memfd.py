@@ -52,6 +52,9 @@ def test_a_file_of_another_size_than_announced_is_refused() -> None:
 
 
 def test_a_descriptor_of_anything_else_is_refused() -> None:
-    with open(os.devnull, "rb") as other, pytest.raises(Malformed, match="memory file"):  # noqa: PTH123
-        with memfd.sealed_content(other.fileno(), 5):
+    other = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(Malformed, match="memory file"), memfd.sealed_content(other, 5):
             pass
+    finally:
+        os.close(other)
