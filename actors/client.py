@@ -30,6 +30,7 @@ from callboard.actors.messages import (
     Ask,
     Cancel,
     CloseConversation,
+    ConversationIsOpen,
     DisableTool,
     EnableTool,
     GetHistory,
@@ -38,6 +39,7 @@ from callboard.actors.messages import (
     LogOpened,
     ModelText,
     News,
+    OpenConversation,
     OpenLog,
     Registry,
 )
@@ -71,7 +73,7 @@ from callboard.actors.turn import (
 )
 from callboard.actors.turn import Cancel as CancelTurn
 from callboard.supervisor.child import Child
-from callboard.supervisor.envelope import Envelope, Failure, Reply
+from callboard.supervisor.envelope import Envelope, Failure, Principal, Reply
 from callboard.supervisor.timers import Timer
 from callboard.tools.arguments import ArgumentFault, parse_arguments
 from callboard.tools.content import ToolResult, error_result
@@ -119,10 +121,10 @@ class ClientActor(Child):
             self._awake()
 
     def _awake(self) -> None:
-        self.ready()
         opened = next((e for e in self._events if isinstance(e, ConversationOpened)), None)
         assert opened is not None, "a log begins with its opening"
         self._opened = opened
+        self.ready()
         self._watch_owner()
         unfinished = unfinished_turn(self._events)
         if unfinished is None:
@@ -145,8 +147,14 @@ class ClientActor(Child):
 
     # ------------------------------------------------------------ commands
     def handle(self, envelope: Envelope) -> None:
-        """Carry out one command of a caller, handed over by the directory."""
+        """Carry out one command of a caller, handed over by the directory; of the conversation's own principal only."""
+        if not self._belongs_to(envelope.principal):
+            failure = Failure(kind="not_found", message=f"there is no conversation {self._id}")
+            self.reply(envelope, failure)
+            return
         match envelope.body:
+            case OpenConversation():
+                self.reply(envelope, ConversationIsOpen(conversation_id=self._id))
             case Ask() as ask:
                 self._ask(envelope, ask)
             case Cancel():
@@ -165,6 +173,11 @@ class ClientActor(Child):
             case CloseConversation():
                 self._close("closed")
                 self.reply(envelope, True)
+
+    def _belongs_to(self, principal: Principal | None) -> bool:
+        """What is another's does not exist: nobody learns that the id is taken."""
+        opened = self._opened
+        return principal is not None and (principal.user, principal.team) == (opened.user, opened.team)
 
     def handle_notice(self, message: Any, sender: Any) -> None:
         """Take text from the model, or a result from a worker."""

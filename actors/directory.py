@@ -14,7 +14,6 @@ from typing import Any
 from callboard.actors import names
 from callboard.actors.events import ConversationOpened
 from callboard.actors.messages import (
-    ConversationIsOpen,
     DirectoryStatus,
     GetStatus,
     GetUnfinished,
@@ -71,7 +70,7 @@ class DirectoryActor(Child):
         desk = self._desks.setdefault(conversation, _Desk())
         desk.create = desk.create or create
         if desk.address is not None:
-            self._deliver(conversation, desk, envelope)
+            self._deliver(desk, envelope)
             return
         self._keep(desk, envelope)
         self._start_client(conversation, desk)
@@ -87,12 +86,10 @@ class DirectoryActor(Child):
             return
         desk.mail.append(envelope)
 
-    def _deliver(self, conversation: str, desk: _Desk, envelope: Envelope) -> None:
-        match envelope.body:
-            case ToConversation(command=command):
-                self.send(desk.address, dataclasses.replace(envelope, body=command))
-            case _:
-                self.reply(envelope, ConversationIsOpen(conversation_id=conversation))
+    def _deliver(self, desk: _Desk, envelope: Envelope) -> None:
+        body = envelope.body
+        command = body.command if isinstance(body, ToConversation) else body
+        self.send(desk.address, dataclasses.replace(envelope, body=command))
 
     # ------------------------------------------------------------ clients
     def _start_client(self, conversation: str, desk: _Desk) -> None:
@@ -121,7 +118,7 @@ class DirectoryActor(Child):
         desk.address = answer.address
         desk.unwatch = self.monitor(answer.pid, lambda: self._client_lost(conversation, desk))
         for envelope in mail:
-            self._deliver(conversation, desk, envelope)
+            self._deliver(desk, envelope)
 
     def _client_lost(self, conversation: str, desk: _Desk) -> None:
         desk.address = None

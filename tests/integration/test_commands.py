@@ -17,8 +17,8 @@ import pytest
 import callboard
 from callboard.daemon import is_running
 from callboard.paths import runtime_dir
-from callboard.testing.model_server import ScriptedModelServer
 from callboard.supervisor.process import is_running as is_alive
+from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, texts
 
 TOOLS = Path(__file__).parent / "some_tools.py"

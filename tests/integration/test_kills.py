@@ -16,8 +16,8 @@ import callboard
 from callboard.actors.events import Event
 from callboard.api import Conversation, System
 from callboard.config import Config
-from callboard.testing.model_server import ScriptedModelServer
 from callboard.supervisor.process import is_running as is_alive
+from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, texts
 
 ENDS_WITHIN_S = 5.0

@@ -14,7 +14,8 @@ import callboard
 from callboard.actors.events import TurnAnswered
 from callboard.api import Conversation, System
 from callboard.config import Config
-from callboard.errors import Refused, ToolNotFound
+from callboard.errors import ConversationNotFound, Refused, ToolNotFound
+from callboard.supervisor.envelope import Principal
 from callboard.testing.model_script import Call, RecordedRequest, Reply
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, texts
@@ -208,3 +209,19 @@ def test_json_events_are_what_the_log_holds(conversation: Conversation) -> None:
 
     for event in conversation.ask(call("say", text="x")):
         assert event_from_json(json.loads(json.dumps(event_to_json(event)))) == event
+
+
+def test_another_principal_finds_no_such_conversation(system: System) -> None:
+    mine = system.conversation(user="ann", team="red", conversation_id="mine")
+    list(mine.ask("a secret"))
+    for user, team in (("bob", "red"), ("ann", "blue"), ("", "")):
+        with pytest.raises(ConversationNotFound):
+            system.conversation(user=user, team=team, conversation_id="mine")
+        with pytest.raises(ConversationNotFound):
+            Conversation(system, "mine", Principal(user=user, team=team)).history()
+    assert system.conversation(user="ann", team="red", conversation_id="mine").history() == mine.history()
+
+
+def test_a_conversation_that_was_never_opened_is_not_found(system: System) -> None:
+    with pytest.raises(ConversationNotFound, match="nowhere"):
+        Conversation(system, "nowhere", Principal()).history()
