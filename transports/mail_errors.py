@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from callboard.transports.errors import TransportError
 
-class MailError(OSError):
+
+class MailError(TransportError, OSError):
     """The mail, or the actor system on it, could not be opened or used."""
 
 
@@ -15,5 +17,5 @@ class TooLarge(MailError):
     """A message beyond the limit for one message."""
 
 
-class OutboxFull(MailError):
+class TargetFull(MailError):
     """A target does not take its mail, and no more is kept for it."""

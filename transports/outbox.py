@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from callboard.transports.datagrams import LENGTH_BYTES, MAX_INLINE
-from callboard.transports.mail_errors import OutboxFull
+from callboard.transports.mail_errors import TargetFull
 
 MAX_MESSAGES = 65_536
 MAX_BYTES = 256 * 1024 * 1024
@@ -48,12 +48,12 @@ class Outbox:
     def add(self, parcel: Parcel, *, urgent: bool = False) -> None:
         """Put a parcel at the end. ``urgent`` ones (of the actor system itself) may use the reserve.
 
-        Raises OutboxFull, and then it was not taken. An empty outbox takes any single parcel.
+        Raises TargetFull, and then it was not taken. An empty outbox takes any single parcel.
         """
         limit = self._max_messages + (RESERVE if urgent else 0)
         over = len(self._parcels) >= limit or (not urgent and self.bytes + parcel.size > self._max_bytes)
         if self._parcels and over:
-            raise OutboxFull(
+            raise TargetFull(
                 f"{len(self._parcels)} messages ({self.bytes} bytes) wait for it already; it does not take its mail"
             )
         self._parcels.append(parcel)

@@ -104,7 +104,7 @@ class PostOffice:
 
     # ------------------------------------------------------------ sending
     def send(self, path: str, parcel: Parcel, *, urgent: bool) -> None:
-        """Send the parcel, or keep it until its target has room. Raises OutboxFull, and then it was not taken."""
+        """Send the parcel, or keep it until its target has room. Raises TargetFull, and then it was not taken."""
         with self._lock:
             self._sender.post(path, parcel, urgent=urgent)
         self._complete()

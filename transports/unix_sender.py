@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from callboard.transports import datagrams, memfd, unix_socket
-from callboard.transports.mail_errors import OutboxFull
+from callboard.transports.mail_errors import TargetFull
 from callboard.transports.outbox import Outbox, Parcel
 from callboard.transports.unix_socket import Sending
 
@@ -62,7 +62,7 @@ class Sender:
 
     # ------------------------------------------------------------ sending
     def post(self, path: str, parcel: Parcel, *, urgent: bool = False) -> None:
-        """Send the parcel, or keep it until its target has room. Raises OutboxFull, and then it was not taken."""
+        """Send the parcel, or keep it until its target has room. Raises TargetFull, and then it was not taken."""
         box = self._boxes.get(path)
         if box is not None:
             self._put(box, parcel, urgent)
@@ -89,7 +89,7 @@ class Sender:
 
     def _put(self, box: _Box, parcel: Parcel, urgent: bool) -> None:
         if not urgent and self.waiting_bytes() + parcel.size > TOTAL_BYTES:
-            raise OutboxFull(f"{TOTAL_BYTES} bytes of mail wait in this process already")
+            raise TargetFull(f"{TOTAL_BYTES} bytes of mail wait in this process already")
         box.outbox.add(parcel, urgent=urgent)
         box.added_bytes += parcel.size
 

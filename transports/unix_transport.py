@@ -34,7 +34,7 @@ from thespian.system.utilis import thesplog
 
 from callboard.transports import letters, mail_counts
 from callboard.transports.address_book import AddressBook
-from callboard.transports.mail_errors import MailError, OutboxFull
+from callboard.transports.mail_errors import MailError, TargetFull
 from callboard.transports.mail_folder import MailFolder
 from callboard.transports.outbox import Parcel
 from callboard.transports.post_office import PostOffice
@@ -180,7 +180,7 @@ class UnixTransport:
             chunks, size = letters.freeze(message)
             urgent = isinstance(message, ActorSystemMessage)
             self._post.send(target.path, Parcel(chunks, size, intent), urgent=urgent)
-        except OutboxFull as fault:
+        except TargetFull as fault:
             self._refuse(intent, fault)
         except Exception:
             if not isinstance(message, logging.LogRecord):
@@ -204,7 +204,7 @@ class UnixTransport:
             self._post.counts.add(_COUNTED[outcome])
         intent.tx_done(_STATUS[outcome])
 
-    def _refuse(self, intent: Any, fault: OutboxFull) -> None:
+    def _refuse(self, intent: Any, fault: TargetFull) -> None:
         """Tell the sender as Thespian does: its message comes back as poison, from the target."""
         if self._post.counts.add(mail_counts.OUTBOX_FULL):
             thesplog("mail to %s failed: %s", intent.targetAddr, fault, level=logging.WARNING)

@@ -83,13 +83,15 @@ def _run(campaign: Campaign, config: Config, history: History, folder: Path) -> 
         thread.start()
     pace = random.Random(campaign.seed)
     ends_at = time.monotonic() + campaign.duration_s
-    while time.monotonic() < ends_at:
-        over.wait(pace.uniform(0.5, 1.5) * campaign.every_s)
-        nemesis.strike()
-    nemesis.heal()
-    over.set()
-    for thread in (*workers, observer):
-        thread.join(120)
+    try:
+        while time.monotonic() < ends_at:
+            over.wait(pace.uniform(0.5, 1.5) * campaign.every_s)
+            nemesis.strike()
+    finally:
+        nemesis.heal()
+        over.set()
+        for thread in (*workers, observer):
+            thread.join(120)
     _probe(system, history)
     _count_starts(runtime_dir, history)
     _stop(system, outermost, runtime_dir, history)

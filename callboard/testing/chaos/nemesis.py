@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import random
 import signal
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from callboard.supervisor.envelope import Envelope
 from callboard.supervisor.process import is_alive
-from callboard.supervisor.table import ProcessTable, Row
+from callboard.supervisor.table import ProcessTable, Row, read_address
+from callboard.testing.chaos.bomb import Bomb
 from callboard.testing.chaos.history import History
+from callboard.transports.mail import Endpoint
 
-Fault: TypeAlias = Literal["sigkill", "sigstop", "sigsegv", "sigterm"]
-FAULTS: tuple[Fault, ...] = ("sigkill", "sigstop", "sigsegv", "sigterm")
+Fault: TypeAlias = Literal["sigkill", "sigstop", "sigsegv", "sigterm", "raise", "exit"]
+FAULTS: tuple[Fault, ...] = ("sigkill", "sigstop", "sigsegv", "sigterm", "raise", "exit")
 _SIGNALS = {
     "sigkill": signal.SIGKILL,
     "sigstop": signal.SIGSTOP,
@@ -44,6 +48,7 @@ class Nemesis:
         self, runtime_dir: Path, history: History, seed: int, faults: Sequence[Fault] = FAULTS
     ) -> None:
         check_leash()
+        self._runtime_dir = runtime_dir
         self._table = ProcessTable(runtime_dir)
         self._history = history
         self._random = random.Random(seed)
@@ -65,12 +70,25 @@ class Nemesis:
         if victim.pid is None or not is_alive(victim.pid, victim.started_at):
             return False
         self._history.write("fault", fault=fault, id=victim.id, victim=victim.kind, pid=victim.pid)
+        if fault == "raise" or fault == "exit":
+            return self._throw(victim, fault)
         try:
             os.kill(victim.pid, _SIGNALS[fault])
         except ProcessLookupError:
             return False
         if fault == "sigstop":
             self._stopped.append(victim)
+        return True
+
+    def _throw(self, victim: Row, how: Literal["raise", "exit"]) -> bool:
+        """Have the victim's handler fail; a worker has no mail and is left alone."""
+        if victim.address is None:
+            return False
+        endpoint = Endpoint(self._runtime_dir)
+        try:
+            endpoint.send(read_address(victim.address), Envelope(request_id=uuid.uuid4().hex, body=Bomb(how)))
+        finally:
+            endpoint.close()
         return True
 
     def heal(self) -> None:

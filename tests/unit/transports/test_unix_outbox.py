@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callboard.transports.datagrams import MAX_INLINE
-from callboard.transports.mail_errors import OutboxFull
+from callboard.transports.mail_errors import TargetFull
 from callboard.transports.outbox import Outbox, Parcel
 from callboard.transports.wakeups import Wakeups
 
@@ -46,7 +46,7 @@ def test_a_full_outbox_refuses_and_keeps_what_it_has() -> None:
     outbox = Outbox(max_messages=3, max_bytes=100)
     for _ in range(3):
         outbox.add(parcel(10))
-    with pytest.raises(OutboxFull, match="3 messages"):
+    with pytest.raises(TargetFull, match="3 messages"):
         outbox.add(parcel(10))
     assert len(outbox) == 3
     assert outbox.bytes == 30
@@ -55,7 +55,7 @@ def test_a_full_outbox_refuses_and_keeps_what_it_has() -> None:
 def test_bytes_are_bounded_too_but_an_empty_outbox_takes_any_parcel() -> None:
     outbox = Outbox(max_messages=10, max_bytes=100)
     outbox.add(parcel(1000))
-    with pytest.raises(OutboxFull, match="1000 bytes"):
+    with pytest.raises(TargetFull, match="1000 bytes"):
         outbox.add(parcel(1))
 
 
