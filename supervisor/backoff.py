@@ -5,6 +5,7 @@ Pure: the random part is handed in. The cap comes last, so a delay never exceeds
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from callboard.supervisor.spec_errors import InvalidBackoff
@@ -28,11 +29,11 @@ class Backoff:
         for name in ("min_s", "max_s", "jitter", "reset_after_s"):
             if type(getattr(self, name)) not in (int, float):
                 raise InvalidBackoff(f"backoff {name} must be a number, got {getattr(self, name)!r}")
-        if not 0 <= self.min_s <= self.max_s < float("inf"):
+        if not 0 <= self.min_s <= self.max_s < math.inf:
             raise InvalidBackoff(f"backoff needs 0 <= min_s <= max_s, got {self.min_s} and {self.max_s}")
         if not 0 <= self.jitter <= 1:
             raise InvalidBackoff(f"backoff jitter must lie between 0 and 1, got {self.jitter}")
-        if not 0 <= self.reset_after_s < float("inf"):
+        if not 0 <= self.reset_after_s < math.inf:
             raise InvalidBackoff(f"backoff reset_after_s must be 0 or more, got {self.reset_after_s}")
 
     def delay_s(self, failures: int, random: float) -> float:

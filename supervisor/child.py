@@ -32,6 +32,7 @@ from thespian.actors import (
 
 from callboard.supervisor import log
 from callboard.supervisor.envelope import (
+    Busy,
     Envelope,
     Exiting,
     Failure,
@@ -43,6 +44,7 @@ from callboard.supervisor.envelope import (
     Started,
     StartFailed,
 )
+from callboard.supervisor.figures import figures_of
 from callboard.supervisor.process import PRIVATE_FDS, close_private, open_pidfd
 from callboard.supervisor.requests import UNANSWERED, Pending, Requests
 from callboard.supervisor.table import ProcessTable
@@ -121,6 +123,10 @@ class Child(Actor):
         notice = Exiting(id=self.init.id, incarnation=self.init.incarnation, reason=reason)
         self.send(self._parent, notice)
         self.send(self.myAddress, ActorExitRequest())
+
+    def busy(self, for_s: float) -> None:
+        """Announce a long operation: for so many seconds no heartbeat is to be expected."""
+        self.send(self._parent, Busy(id=self.init.id, incarnation=self.init.incarnation, for_s=for_s))
 
     def now(self) -> float:
         """Give the monotonic clock, in seconds."""
@@ -270,7 +276,7 @@ class Child(Actor):
                 if self.stopping() is not False:
                     self.finish("shutdown")
             case Ping():
-                self.send(sender, Pong(message.number))
+                self.send(sender, Pong(message.number, figures_of()))
             case ActorSystemMessage():
                 return
             case _:

@@ -187,10 +187,12 @@ class SupervisorCore:
         return self._plan if self._plan is not None and self._plan.awaited == child.id else None
 
     def _restart_group(self, failed: Child) -> list[Effect]:
-        group = self.children.group(self._flags.strategy, failed)
-        others = [child.id for child in group if child is not failed]
-        start = deque(child.id for child in group if child.spec.restart != "temporary")
-        return self._begin(Plan(stop=others, start=start))
+        """Stop all and start all again; a temporary one is forgotten once it is stopped.
+
+        The failed one is among them: should an earlier start fail, it waits for its turn like the rest.
+        """
+        group = [child.id for child in self.children.group(self._flags.strategy, failed)]
+        return self._begin(Plan(stop=group, start=deque(group)))
 
     # ------------------------------------------------------------ starts
     def _spawn(self, child: Child, why: Why) -> list[Effect]:
@@ -268,7 +270,7 @@ class SupervisorCore:
         """Decide about a running child that ended by itself."""
         if is_restarted(child.spec, reason):
             return self._restart(child, reason, now)
-        return [child.report("ended", reason), *self._put_down(child, reason), *self._shut_down_after(child)]
+        return [child.report("ended", reason), *self._put_down(child), *self._shut_down_after(child)]
 
     def _shut_down_after(self, child: Child) -> list[Effect]:
         """A significant child ended by itself: perhaps the supervisor does too (OTP.md 1.9)."""

@@ -28,14 +28,8 @@ def is_clean(reason: str) -> bool:
 
 
 def is_restarted(spec: ChildSpec, reason: str) -> bool:
-    """OTP's decision on the exit of a child that was running (OTP.md 1.3)."""
-    match spec.restart:
-        case "permanent":
-            return True
-        case "transient":
-            return not is_clean(reason)
-        case "temporary":
-            return False
+    """OTP's decision on the exit of a child that was running (OTP.md 1.3); a temporary one never is."""
+    return spec.restart == "permanent" or (spec.restart == "transient" and not is_clean(reason))
 
 
 @dataclass(slots=True)
@@ -143,15 +137,10 @@ class Children:
         return self._significant > 0
 
     def group(self, strategy: Strategy, failed: Child) -> list[Child]:
-        """Give who shares the failed child's fate, it included, in start order."""
-        match strategy:
-            case "one_for_one":
-                return [failed]
-            case "one_for_all":
-                return list(self)
-            case "rest_for_one":
-                ids = list(self._by_id)
-                return [self._by_id[id] for id in ids[ids.index(failed.id) :]]
+        """Give who shares the failed child's fate, it included, in start order; not for one_for_one."""
+        ids = list(self._by_id)
+        first = ids.index(failed.id) if strategy == "rest_for_one" else 0
+        return [self._by_id[id] for id in ids[first:]]
 
     def which(self) -> tuple[ChildStatus, ...]:
         """List them all."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from callboard.supervisor.figures import Figures
+
 ENVELOPE_VERSION = 1
 
 
@@ -127,6 +129,16 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """The answer to the Ping with this number."""
+    """The answer to the Ping with this number, with what the actor uses."""
 
     number: int
+    figures: Figures | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """The actor will answer no heartbeat for so many seconds, and is not to be taken for hung."""
+
+    id: str
+    incarnation: int
+    for_s: float

@@ -49,12 +49,14 @@ class Heartbeats:
         """Expect nothing more of this child."""
         self._pulses.pop(id, None)
 
-    def heard(self, number: int, now: float) -> None:
-        """Take the answer to the ping with this number; one from a former life counts for nothing."""
+    def heard(self, number: int, now: float) -> str | None:
+        """Take the answer to the ping with this number and give whose it is; None for one from a former life."""
         id, incarnation = self._sent.pop(number, ("", 0))
         pulse = self._pulses.get(id)
-        if pulse is not None and pulse.incarnation == incarnation:
-            pulse.heard_at = now
+        if pulse is None or pulse.incarnation != incarnation:
+            return None
+        pulse.heard_at = now
+        return id
 
     def excuse(self, id: str, incarnation: int, until: float) -> None:
         """The child announced that it will be busy until then."""

@@ -6,6 +6,7 @@ count, as in OTP. OTP rounds to whole seconds; this does not.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class Intensity:
     def __post_init__(self) -> None:
         if type(self.limit) is not int or self.limit < 0:
             raise InvalidIntensity(f"intensity limit must be a whole number, 0 or more, got {self.limit!r}")
-        if type(self.period_s) not in (int, float) or not 0 < self.period_s < float("inf"):
+        if type(self.period_s) not in (int, float) or not 0 < self.period_s < math.inf:
             raise InvalidIntensity(
                 f"intensity period must be a positive number of seconds, got {self.period_s!r}"
             )

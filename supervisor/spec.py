@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from callboard.supervisor.backoff import Backoff
+from callboard.supervisor.figures import Limits
 from callboard.supervisor.intensity import Intensity
 from callboard.supervisor.spec_errors import (
     BadCombination,
@@ -65,6 +66,7 @@ class ChildSpec:
     backoff: Backoff | None = None
     max_consecutive: int | None = None
     on_exhausted: Exhausted = "escalate"
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         _check_start(self)
@@ -72,6 +74,10 @@ class ChildSpec:
         if self.restart == "permanent" and self.significant:
             raise BadCombination(
                 f"child {self.id}: a permanent child cannot be significant: it never ends by itself"
+            )
+        if self.on_exhausted != "escalate" and self.restart == "temporary":
+            raise BadCombination(
+                f"child {self.id}: a temporary child is not tried again, so on_exhausted says nothing"
             )
         if self.on_exhausted != "escalate" and (self.backoff is None or self.max_consecutive is None):
             raise BadCombination(

@@ -33,19 +33,23 @@ from callboard.supervisor.commands import (
 )
 from callboard.supervisor.core import SupervisorCore
 from callboard.supervisor.envelope import (
+    Busy,
     Envelope,
     Exiting,
     Failure,
     Ignored,
     Init,
+    Pong,
     Shutdown,
     Started,
     StartFailed,
 )
 from callboard.supervisor.exits import exit_code, kill_by
+from callboard.supervisor.figures import Limits
 from callboard.supervisor.process import close_private, describe_exit, kill_group, start_time
 from callboard.supervisor.spec import ChildSpec, SupervisorFlags
 from callboard.supervisor.table import ROOT, Row, write_address
+from callboard.supervisor.vigil import Vigil
 
 SUPERVISOR = "callboard.supervisor.supervisor.SupervisorActor"
 LIFE = 1_000_000_000
@@ -64,6 +68,7 @@ class _Life:
     spawned: Spawned
     started_at: float | None
     address: Any = None
+    limits: Limits | None = None
     reason: str | None = None
     over: bool = False
 
@@ -86,6 +91,7 @@ class SupervisorActor(Child):
             (self.init.incarnation - 1) * LIFE,
         )
         self._lives: dict[str, _Life] = {}
+        self._vigil = Vigil(self, self._end_hung)
         self._asked: dict[str, Envelope] = {}
         self._answered: OrderedDict[str, Any] = OrderedDict()
         for what in self.init.args.get("preload", ()):
@@ -114,6 +120,7 @@ class SupervisorActor(Child):
                 life = self._life(id, incarnation)
                 if life is not None:
                     life.address = address
+                    self._vigil.watch(self._local(id), incarnation, address, life.limits)
                     self._take(core.ChildStarted(self._local(id), incarnation, info))
             case Ignored(id=id, incarnation=incarnation):
                 self._note_reason(id, incarnation, core.IGNORED)
@@ -121,6 +128,10 @@ class SupervisorActor(Child):
                 self._note_reason(id, incarnation, f"start_failed: {failure.message}")
             case Exiting(id=id, incarnation=incarnation, reason=reason):
                 self._note_reason(id, incarnation, reason)
+            case Pong():
+                self._vigil.heard(message)
+            case Busy(id=id):
+                self._vigil.excuse(self._local(id), message)
 
     def stopping(self) -> bool:
         """Stop the children first, by the core's order."""
@@ -146,6 +157,12 @@ class SupervisorActor(Child):
         life.reason = reason
         self.after(_EXIT_GRACE_S, lambda: _kill(life))
 
+    def _end_hung(self, id: str, incarnation: int, reason: str) -> None:
+        life = self._lives.get(id)
+        if life is not None and life.incarnation == incarnation and not life.over:
+            life.reason = life.reason or reason
+            _kill(life)
+
     def _gone(self, id: str, life: _Life) -> None:
         """The process has ended. Who was killed by a signal gave no notice; any other's may still be in the mail."""
         code = exit_code(life.spawned.pidfd, life.spawned.pid)
@@ -165,6 +182,7 @@ class SupervisorActor(Child):
         if self._lives.get(id) is not life:
             return
         del self._lives[id]
+        self._vigil.forget(id)
         self.table.remove_below(self._full(id))
         self._take(core.ChildExited(id, life.incarnation, life.reason or describe_exit(code)))
 
@@ -178,6 +196,7 @@ class SupervisorActor(Child):
             case core.Spawn(spec, incarnation, restarts):
                 self._spawn_child(spec, incarnation, restarts)
             case core.AskToStop(id, _) if (life := self._lives.get(id)) is not None:
+                self._vigil.forget(id)
                 self.send(life.address, Shutdown())
             case core.Kill(id, _) if (life := self._lives.get(id)) is not None:
                 _kill(life)
@@ -211,7 +230,7 @@ class SupervisorActor(Child):
             exited = core.ChildExited(id, incarnation, "start_failed: the process could not be forked")
             self.then_continue(lambda: self._take(exited))
             return
-        life = self._lives[id] = _Life(incarnation, spawned, start_time(spawned.pid))
+        life = self._lives[id] = _Life(incarnation, spawned, start_time(spawned.pid), limits=spec.limits)
         self.watch(spawned.pidfd, lambda _events: self._gone(id, life))
 
     def _answer(self, ref: str, body: core.AnswerBody) -> None:

@@ -111,7 +111,9 @@ def test_ask_limits_the_tools_and_their_time(model: ScriptedModelServer, tmp_pat
         (["--name", "a/b", "status"], 2, "a/b"),
     ],
 )
-def test_what_cannot_work_is_one_sentence_and_an_exit_code(arguments: list[str], code: int, says: str) -> None:
+def test_what_cannot_work_is_one_sentence_and_an_exit_code(
+    arguments: list[str], code: int, says: str
+) -> None:
     done = run(*arguments)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
@@ -245,7 +247,12 @@ def test_a_killed_caller_takes_its_private_system_along(model: ScriptedModelServ
 
 
 def test_the_examples_run(config: Path, model: ScriptedModelServer) -> None:
-    embed = [sys.executable, str(ROOT / "examples" / "embed.py"), str(config), call("calculate", expression="17*23")]
+    embed = [
+        sys.executable,
+        str(ROOT / "examples" / "embed.py"),
+        str(config),
+        call("calculate", expression="17*23"),
+    ]
     done = subprocess.run(embed, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "done: 391\n")
     tools = ROOT / "examples" / "my_tools.py"

@@ -17,6 +17,9 @@ from callboard.actors.events import Event
 from callboard.api import Conversation, System
 from callboard.config import Config
 from callboard.supervisor.process import is_running as is_alive
+from callboard.supervisor.table import ProcessTable, Row
+from callboard.testing.chaos.history import History, read_history
+from callboard.testing.chaos.nemesis import Fault, Nemesis
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, texts
 
@@ -281,7 +284,72 @@ def test_the_whole_system_ends_when_its_outermost_process_is_killed(
     pids = [row.pid for row in system.tree() if row.pid is not None]
     outermost = system.status().pid
     os.kill(outermost, signal.SIGKILL)
-    eventually(
-        lambda: not any(is_alive(p) for p in pids), 5.0
-    )
+    eventually(lambda: not any(is_alive(p) for p in pids), 5.0)
     system.close()
+
+
+@pytest.mark.parametrize("victim", ["conversations.", "journal", "conversations"])
+def test_a_stopped_process_is_found_and_replaced_in_mid_turn(
+    victim: str, start: Callable[..., System], tmp_path: Path
+) -> None:
+    """SIGSTOP: the process lives and answers nothing. It never wakes again: its replacement is the only owner."""
+    system = start()
+    conversation = system.conversation()
+    file = tmp_path / "notes"
+    stopped: list[int] = []
+
+    def strike() -> None:
+        eventually(file.exists)
+        stopped.append(pid_of(system, victim))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    question = call("note_down", path=str(file), text="once", seconds=1.0)
+    events, took = ask_and_kill(conversation, question, started, strike)
+    assert one_ending(events).type == "turn_answered"
+    assert took < 30.0
+    assert file.read_text().splitlines() == ["once"]
+    assert not is_alive(stopped[0])
+    assert texts(list(conversation.ask(call("say", text="after")))) == ["said after"]
+
+
+@pytest.mark.parametrize("how", ["segfault", "raise", "exit"])
+def test_every_kind_of_actor_may_fail_in_its_own_way(
+    how: str, start: Callable[..., System], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A fault signal, an exception in a handler, ``sys.exit`` in a handler: for each kind, with a turn under way."""
+    monkeypatch.setenv("CHAOS", "1")
+    system = start(mcpServers=SERVER)
+    folder = Path(system.status().runtime_dir)
+    history = History(tmp_path / "history.jsonl")
+    nemesis = Nemesis(folder, history, seed=1)
+    fault: Fault = "sigsegv" if how == "segfault" else ("raise" if how == "raise" else "exit")
+    conversation = system.conversation()
+    for victim in (
+        "directory",
+        "catalogue",
+        "journal",
+        "models.m0",
+        "models.m1",
+        "servers.adverse",
+        "servers",
+        f"conversations.{conversation.id}",
+        "conversations",
+        "models",
+        "root",
+    ):
+
+        def strike(victim: str = victim) -> None:
+            row = eventually(lambda: next((r for r in rows_of(folder) if r.id == victim), None), 5.0, victim)
+            nemesis.harm(row, fault)
+
+        events, took = ask_and_kill(conversation, call("nap", seconds=0.3), started, strike)
+        assert one_ending(events).type in ("turn_answered", "turn_failed"), victim
+        assert took < ENDS_WITHIN_S, victim
+        *_, after = conversation.ask("still there?")
+        assert after.type == "turn_answered", victim
+    history.close()
+    assert len([e for e in read_history(history.path) if e.kind == "fault"]) == 11
+
+
+def rows_of(folder: Path) -> list[Row]:
+    return [row for row in ProcessTable(folder).rows() if row.state == "running"]

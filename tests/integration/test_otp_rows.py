@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,9 +38,7 @@ from callboard.supervisor.supervisor import SUPERVISOR
 from callboard.supervisor.table import ProcessTable, Row
 from callboard.testing.turns import eventually
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", pytest.PytestUnknownMarkWarning)
-    covers = pytest.mark.covers
+covers = pytest.mark.covers
 
 HERE = Path(__file__).parent
 ROOMY = Intensity(100, 10.0)

@@ -60,7 +60,9 @@ def test_both_at_once_under_names_of_their_own(start: Callable[..., System]) -> 
         "nowhere": {"command": "/no/such/command"},
     }
     system = start(mcpServers=servers)
-    question = "\n".join([call("time__get_current_time", timezone="UTC"), call("everything__echo", message="x")])
+    question = "\n".join(
+        [call("time__get_current_time", timezone="UTC"), call("everything__echo", message="x")]
+    )
     events = list(system.conversation().ask(question))
     assert [e.outcome for e in finished_calls(events)] == ["ok", "ok"]
     states = {server.name: server for server in system.servers()}

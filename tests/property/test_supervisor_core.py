@@ -50,7 +50,7 @@ SPECS = st.builds(
         significant=significant and restart != "permanent",
         backoff=backoff_of(id) if backoff or on_exhausted != "escalate" else None,
         max_consecutive=limit if on_exhausted != "escalate" else None,
-        on_exhausted=on_exhausted,
+        on_exhausted=on_exhausted if restart != "temporary" else "escalate",
         start_s=2.5,
         shutdown_s=1.5,
     ),
@@ -249,8 +249,6 @@ class Model:
 
     def exit(self, id: str, clean: bool, now: float) -> None:
         child = self.children[id]
-        if now - child.since >= (RESET_S if child.spec.backoff else PERIOD_S):
-            child.row = 0
         if child.spec.restart == "permanent" or (child.spec.restart == "transient" and not clean):
             self.restart(child, now, failed=False)
         else:
@@ -296,6 +294,7 @@ class Model:
         for other in reversed(self.group(child)):
             if other is not child:
                 self.put_down(other)
+        child.state, child.due = "stopped", None
         for other in self.group(child):
             if not self.spawn(other, now):
                 return self.restart(other, now, failed=True)
@@ -316,8 +315,16 @@ class Model:
             child = min(due, key=lambda c: c.due or 0.0)
             assert child.due is not None
             at, child.due = child.due, None
-            if at - child.since >= 0:
-                self.retry(child, at)
+            self.rest(at)
+            self.retry(child, at)
+        self.rest(now + seconds)
+
+    def rest(self, now: float) -> None:
+        """Forget the failures of those who have lived long enough since."""
+        for child in self.children.values():
+            enough_s = RESET_S if child.spec.backoff else PERIOD_S
+            if child.state == "running" and child.since + enough_s <= now:
+                child.row = 0
 
 
 class AgainstTheModel(RuleBasedStateMachine):

@@ -10,6 +10,7 @@ from callboard.supervisor.backoff import Backoff
 from callboard.supervisor.commands import (
     ChildCounts,
     ChildDeleted,
+    ChildStatus,
     ChildTerminated,
     CountChildren,
     DeleteChild,
@@ -20,6 +21,7 @@ from callboard.supervisor.commands import (
 )
 from callboard.supervisor.core_admin import MAX_WAITING
 from callboard.supervisor.core_terms import Asked, ChildUp
+from callboard.supervisor.envelope import Failure
 from callboard.supervisor.intensity import Intensity
 
 covers = pytest.mark.covers
@@ -174,13 +176,81 @@ def test_commands_that_wait_are_bounded(bench: Any, spec: Any) -> None:
     run.feed(*[Asked(f"r{n}", StartChild(spec("a"))) for n in range(MAX_WAITING)])
     assert run.answer("r0") is None
     answer = run.ask(StartChild(spec("a")))
-    assert (answer.kind, answer.retryable) == ("overloaded", True)
+    assert answer == Failure(
+        kind="overloaded", message="too many commands wait for this child", retryable=True
+    )
     busy = bench(spec("a"))
     busy.starts["a"] = ["hang"]
     busy.boot()
     busy.feed(*[Asked(f"r{n}", TerminateChild("nobody")) for n in range(MAX_WAITING)])
     assert busy.answer("r0") is None
-    assert kind(busy.ask(TerminateChild("nobody"))) == "overloaded"
+    assert busy.ask(TerminateChild("nobody")) == Failure(
+        kind="overloaded", message="too many commands wait for this supervisor", retryable=True
+    )
     assert busy.ask(CountChildren()).active == 0, "views are answered at once"
     busy.up_now("a")
     assert kind(busy.answer("r0")) == kind(busy.answer(f"r{MAX_WAITING - 1}")) == "not_found"
+
+
+def test_refusals_say_what_and_why(bench: Any, spec: Any) -> None:
+    run = bench(spec("a")).boot()
+    assert run.ask(RestartChild("a")) == Failure(kind="running", message="a is running")
+    assert run.ask(DeleteChild("b")) == Failure(kind="not_found", message="no child b")
+    assert run.ask(StartChild(spec("b", restart="transient", significant=True))) == Failure(
+        kind="invalid_significant",
+        message="child b: significant needs a supervisor that may shut down by itself",
+    )
+    run.ask(TerminateChild("a"))
+    assert run.ask(StartChild(spec("a"))) == Failure(
+        kind="already_present", message="there is a child a already; it is stopped"
+    )
+    run.starts["b"] = ["hang"]
+    run.ask(StartChild(spec("b")))
+    starter = run.last_ref
+    run.ask(TerminateChild("b"))
+    assert run.answer(starter) == Failure(
+        kind="start_failed", message="b could not be started: it was stopped"
+    )
+    run.stop()
+    assert run.ask(TerminateChild("a")) == Failure(
+        kind="stopping", message="the supervisor is stopping", retryable=True
+    )
+
+
+def test_refusals_of_a_dynamic_supervisor_say_what_and_why(bench: Any, spec: Any) -> None:
+    parked = {"on_exhausted": "park", "backoff": Backoff(), "max_consecutive": 0}
+    run = bench(dynamic=True, max_children=1).boot().start(spec("a", **parked))
+    assert run.ask(DeleteChild("a")) == Failure(
+        kind="not_supported", message="a dynamic supervisor keeps no spec of a to restart or delete"
+    )
+    assert run.ask(StartChild(spec("b"))) == Failure(
+        kind="max_children", message="there are 1 children already", retryable=True
+    )
+    run.exit("a")
+    assert run.ask(StartChild(spec("a", **parked))) == Failure(
+        kind="parked", message="a failed too often and is tried again now and then", retryable=True
+    )
+    run.ask(TerminateChild("a"))
+    run.starts["b"] = ["hang"]
+    run.ask(StartChild(spec("b")))
+    starter = run.last_ref
+    run.ask(TerminateChild("b"))
+    assert run.answer(starter).message == "b could not be started: it was stopped"
+
+
+def test_who_waits_for_a_child_that_is_given_up_hears_why(bench: Any, spec: Any) -> None:
+    run = bench(dynamic=True).boot().start(spec("a", backoff=Backoff(min_s=1.0), max_consecutive=1))
+    run.starts["a"] = ["start_failed: gone for good"]
+    run.exit("a")
+    assert run.ask(StartChild(spec("a"))) is None
+    run.advance(1.0)
+    assert run.ended == "shutdown: reached_max_restart_intensity"
+    assert run.answer().message == "a could not be started: start_failed: gone for good"
+
+
+def test_a_childs_status_in_full(bench: Any, spec: Any) -> None:
+    run = bench(spec("a", kind="k", type="supervisor")).boot().exit("a")
+    (status,) = run.ask(WhichChildren())
+    assert status == ChildStatus(
+        id="a", state="running", type="supervisor", kind="k", incarnation=2, restarts=1
+    )

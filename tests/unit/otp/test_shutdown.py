@@ -10,15 +10,23 @@ import pytest
 
 from callboard.supervisor.backoff import Backoff
 from callboard.supervisor.commands import ChildTerminated, StartChild, TerminateChild
-from callboard.supervisor.core import KILL_WAIT_S
+from callboard.supervisor.core import KILL_WAIT_S, SupervisorCore
 from callboard.supervisor.core_terms import (
+    Abandon,
     Asked,
+    AskToStop,
     Boot,
     ChildExited,
     ChildStarted,
+    End,
     Kill,
+    Report,
+    Show,
     Stop,
+    TimerDue,
 )
+from callboard.supervisor.intensity import Intensity
+from callboard.supervisor.spec import ChildSpec, SupervisorFlags
 
 covers = pytest.mark.covers
 KINDS = pytest.mark.parametrize("dynamic", [False, True])
@@ -156,6 +164,40 @@ def test_a_child_that_hangs_in_its_start_cannot_hang_the_shutdown(bench: Any, sp
     assert run.count("kill", "b") == 1
 
 
+@covers("OTP-39")
+def test_a_start_that_hangs_and_survives_its_kill_is_abandoned_and_tried_again(bench: Any, spec: Any) -> None:
+    run = bench(spec("a", start_s=1.0), intensity=Intensity(2, 60.0)).boot()
+    run.starts["a"] = ["hang", "ok"]
+    run.stops["a"] = "unkillable"
+    run.exit("a").advance(1.0 + KILL_WAIT_S)
+    assert run.lives == {"a": 3}
+    assert run.state("a") == "running"
+    assert ("start_failed", "start_failed: it was not up after 1 s") in run.facts("a")
+
+
+@covers("OTP-39")
+def test_to_abandon_a_child_effect_by_effect(spec: Any) -> None:
+    core = SupervisorCore(SupervisorFlags(), (spec("a", shutdown_s=0),), lambda: 0.0)
+    core.handle(Boot(), 0.0)
+    core.handle(ChildStarted("a", 1), 0.0)
+    core.handle(Stop(), 0.0)
+    assert core.handle(TimerDue("a", "abandon", 1), KILL_WAIT_S) == [
+        Report("a", "abandoned", 1, "SIGKILL did not end it", 0, 0),
+        Abandon("a", 1),
+        Report("a", "shutdown_error", 1, "abandoned", 0, 0),
+        Show("a", "actor", None, 1, 0),
+        End("shutdown"),
+    ]
+
+
+@covers("OTP-35")
+def test_a_child_without_a_limit_gets_no_timer(spec: Any) -> None:
+    core = SupervisorCore(SupervisorFlags(), (spec("a", type="supervisor"),), lambda: 0.0)
+    core.handle(Boot(), 0.0)
+    core.handle(ChildStarted("a", 1), 0.0)
+    assert core.handle(Stop(), 0.0) == [Show("a", "actor", "stopping", 1, 0), AskToStop("a", 1)]
+
+
 @covers("OTP-40")
 def test_a_dynamic_shutdown_copes_with_every_mixture(bench: Any, spec: Any) -> None:
     run = bench(dynamic=True).boot()
@@ -188,9 +230,6 @@ def test_a_dynamic_shutdown_copes_with_every_mixture(bench: Any, spec: Any) -> N
 
 def operations(count: int, dynamic: bool) -> int:
     """How many lines of the core's code run for the whole life of a supervisor with so many children."""
-    from callboard.supervisor.core import SupervisorCore
-    from callboard.supervisor.spec import ChildSpec, SupervisorFlags
-
     specs = [ChildSpec(id=f"c{n}", actor="some.Actor", shutdown_s=0) for n in range(count)]
     core = SupervisorCore(SupervisorFlags(dynamic=dynamic), () if dynamic else tuple(specs), lambda: 0.0)
     lines = 0

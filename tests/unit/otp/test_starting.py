@@ -188,6 +188,10 @@ WRONG: list[tuple[dict[str, Any], type[spec_errors.SpecError]]] = [
     ({"on_exhausted": "park"}, spec_errors.BadCombination),
     ({"on_exhausted": "park", "max_consecutive": 3}, spec_errors.BadCombination),
     ({"on_exhausted": "drop", "backoff": Backoff()}, spec_errors.BadCombination),
+    (
+        {"on_exhausted": "drop", "backoff": Backoff(), "max_consecutive": 1, "restart": "temporary"},
+        spec_errors.BadCombination,
+    ),
     ({"modules": []}, spec_errors.UnknownKey),
 ]
 

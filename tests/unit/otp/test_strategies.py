@@ -141,6 +141,17 @@ def test_one_for_all_stops_those_just_started_when_a_siblings_restart_fails(benc
     assert run.lives == {"a": 3, "b": 3, "c": 2}
 
 
+@covers("OTP-25")
+def test_the_child_that_crashed_waits_for_its_turn_when_an_earlier_start_fails(bench: Any, spec: Any) -> None:
+    run = bench(spec("a", backoff=Backoff(min_s=1.0)), spec("b"), strategy="one_for_all").boot()
+    run.starts["a"] = [NO, "ok"]
+    run.exit("b")
+    assert (run.state("a"), run.state("b")) == ("restarting", "stopped")
+    assert (run.shown["a"], run.shown["b"]) == ("restarting", "stopped")
+    run.advance(1.0)
+    assert (run.state("a"), run.state("b")) == ("running", "running")
+
+
 @covers("OTP-26", "OTP-28")
 def test_rest_for_one_leaves_earlier_children_alone(bench: Any, spec: Any) -> None:
     run = bench(spec("d"), spec("c"), spec("b"), spec("a"), strategy="rest_for_one").boot()
@@ -183,7 +194,54 @@ def test_a_crash_during_a_groups_restart_is_taken_up_after_it(bench: Any, spec: 
     assert "a" not in run.lives, "the supervisor is in the middle of a restart"
     run.up_now("c")
     assert run.lives == {"a": 2, "b": 3, "c": 3}
-    assert ("exited", "crashed: boom") in run.facts("a")
+    assert run.facts("a")[-4:-1] == [
+        ("started", ""),
+        ("exited", "crashed: boom"),
+        ("restarting", "crashed: boom"),
+    ]
+
+
+@covers("OTP-24")
+def test_who_died_together_with_a_group_and_waits_for_its_turn_is_not_decided_about(
+    bench: Any, spec: Any
+) -> None:
+    run = bench(spec("a", backoff=Backoff(min_s=1.0)), spec("b"), spec("c"), strategy="one_for_all").boot()
+    run.starts["a"] = [NO, "ok"]
+    run.exit_together("c", "b")
+    assert [run.state(id) for id in "abc"] == ["restarting", "stopped", "stopped"]
+    assert ("restarting", "crashed: boom") not in run.facts("b")
+    run.advance(1.0)
+    assert [run.state(id) for id in "abc"] == ["running"] * 3
+
+
+@covers("OTP-19", "OTP-24")
+def test_temporary_children_that_died_together_with_the_group_are_gone(bench: Any, spec: Any) -> None:
+    run = bench(spec("a"), *[spec(id, restart="temporary") for id in "tu"], spec("b"), strategy="one_for_all")
+    run.boot().exit_together("b", "a", "t", "u")
+    assert {id: run.shown[id] for id in "atub"} == {"a": "running", "t": "gone", "u": "gone", "b": "running"}
+    assert [child.id for child in run.core.children] == ["a", "b"]
+
+
+@covers("OTP-36")
+def test_an_exit_that_is_held_when_the_stop_comes_restarts_nobody(bench: Any, spec: Any) -> None:
+    run = bench(spec("a"), spec("b"), spec("c"), strategy="rest_for_one").boot()
+    run.starts["c"] = ["hang"]
+    run.stops["b"] = "hang"
+    run.exit("c").exit("a").stop()
+    assert run.ended is None, "b has not yet ended"
+    assert run.count("spawn", "a") == 1
+    run.exit("b", "shutdown")
+    assert run.ended == "shutdown"
+
+
+@covers("OTP-27")
+def test_rest_for_one_leaves_those_that_came_up_while_a_later_one_backs_off(bench: Any, spec: Any) -> None:
+    run = bench(spec("a"), spec("b", backoff=Backoff(min_s=1.0)), spec("c"), strategy="rest_for_one").boot()
+    run.starts["b"] = [NO, "ok"]
+    run.exit("a")
+    assert [run.state(id) for id in "abc"] == ["running", "restarting", "stopped"]
+    run.advance(1.0)
+    assert run.lives == {"a": 2, "b": 3, "c": 2}
 
 
 @covers("OTP-28")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from callboard.supervisor.backoff import Backoff
-from callboard.supervisor.commands import StartChild, TerminateChild
+from callboard.supervisor.commands import RestartChild, StartChild, TerminateChild
 from callboard.supervisor.core import KILL_WAIT_S, SupervisorCore
 from callboard.supervisor.core_terms import (
     Answer,
@@ -25,6 +25,7 @@ from callboard.supervisor.core_terms import (
     TimerDue,
     Up,
 )
+from callboard.supervisor.envelope import Failure
 from callboard.supervisor.spec import SupervisorFlags
 
 
@@ -141,3 +142,62 @@ def test_a_supervisor_that_gives_up_while_it_boots_never_comes_up(bench: Any, sp
     assert not run.up
     assert run.count("kill", "b") == 1
     assert run.count("spawn", "c") == 0
+
+
+def test_a_crash_during_the_boot_whose_restart_fails_does_not_end_the_boot(bench: Any, spec: Any) -> None:
+    run = bench(spec("a"), spec("b"), spec("c"))
+    run.starts["a"] = ["ok", "start_failed: no", "ok"]
+    run.starts["b"] = ["hang"]
+    run.boot().exit("a")
+    assert run.lives == {"a": 3, "b": 1}
+    run.up_now("b")
+    assert run.up
+    assert run.lives == {"a": 3, "b": 1, "c": 1}
+
+
+def test_a_failed_restart_is_said_and_tried_again_through_the_mailbox(spec: Any) -> None:
+    a = spec("a", kind="k")
+    core = SupervisorCore(SupervisorFlags(), (a,), lambda: 0.5)
+    core.handle(Boot(), 0.0)
+    core.handle(ChildStarted("a", 1), 0.0)
+    assert core.handle(ChildExited("a", 1, "crashed: x"), 1.0) == [
+        Report("a", "restarting", 1, "crashed: x", 1, 1, 0.0),
+        Spawn(a, 2, 1),
+        Show("a", "k", "starting", 2, 1),
+        SetTimer(TimerDue("a", "start", 2), 20.0),
+    ]
+    assert core.handle(ChildExited("a", 2, "start_failed: no"), 1.0) == [
+        Report("a", "start_failed", 2, "start_failed: no", 2, 2, 0.0),
+        Show("a", "k", "restarting", 2, 2),
+        SetTimer(TimerDue("a", "restart", 2), 0.0),
+    ]
+
+
+def test_the_facts_of_failed_and_ignored_starts_are_reported(bench: Any, spec: Any) -> None:
+    run = bench(spec("a")).boot()
+    run.starts["b"] = ["start_failed: no"]
+    run.ask(StartChild(spec("b")))
+    assert run.facts("b") == [("start_failed", "start_failed: no")]
+    run.starts["c"] = ["ignore"]
+    run.ask(StartChild(spec("c")))
+    assert run.facts("c") == [("ignored", "")]
+    run.ask(TerminateChild("a"))
+    run.starts["a"] = ["start_failed: no"]
+    run.ask(RestartChild("a"))
+    assert run.facts("a") == [("started", ""), ("ended", "shutdown"), ("start_failed", "start_failed: no")]
+    boot = bench(spec("a"))
+    boot.starts["a"] = ["start_failed: no"]
+    boot.boot()
+    assert boot.facts("a") == [("start_failed", "start_failed: no")]
+
+
+def test_parking_is_said_with_its_reason_and_the_next_try(bench: Any, spec: Any) -> None:
+    policy = Backoff(min_s=1.0, max_s=9.0, jitter=0.0)
+    run = bench(spec("a", backoff=policy, max_consecutive=0, on_exhausted="park"))
+    run.starts["a"] = ["start_failed: no"]
+    run.boot()
+    assert run.up
+    assert [(r.fact, r.reason, r.delay_s) for r in run.reports] == [("parked", "start_failed: no", 9.0)]
+    assert run.ask(RestartChild("a")) == Failure(
+        kind="parked", message="a is parked after: start_failed: no", retryable=True
+    )
