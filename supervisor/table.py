@@ -74,7 +74,7 @@ class ProcessTable:
 
     def rows(self) -> list[Row]:
         """Read all rows, parents before children; a process that is gone shows as ``dead``."""
-        found = [self.get(path.stem) for path in sorted(self._folder.glob("*.json"))]
+        found = [self.get(path.stem) for path in sorted(self._folder.glob("*.json"), key=_by_id)]
         return [_as_seen(row) for row in found if row is not None]
 
     def find(self, id: str) -> tuple[Any, int] | None:
@@ -98,6 +98,11 @@ def write_address(address: Any) -> str:
 def read_address(text: str) -> Any:
     """Read an actor address back from its text."""
     return pickle.loads(base64.b64decode(text))
+
+
+def _by_id(path: Path) -> str:
+    """Without the suffix, so that a parent's name comes before all that begin with it."""
+    return path.stem
 
 
 def _file_name(id: str) -> str:

@@ -14,7 +14,7 @@ import warnings
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from callboard.transports.mail_errors import MailError as MailError
 
@@ -125,16 +125,6 @@ def _open_stock() -> ActorSystemHandle:
     return ActorSystemHandle(
         ActorSystem(_STOCK_BASE, capabilities, logDefs=_log_definitions(), transientUnique=True)
     )
-
-
-class _Opened(Protocol):
-    """What an endpoint needs of a transport; ``release`` gives its socket back."""
-
-    myAddress: Any  # noqa: N815
-
-    def scheduleTransmit(self, manager: Any, intent: Any) -> None: ...  # noqa: N802
-
-    def run(self, handler: Any, maximumDuration: Any = None) -> Any: ...  # noqa: N803
 
 
 class Endpoint:

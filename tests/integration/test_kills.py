@@ -308,7 +308,7 @@ def test_a_stopped_process_is_found_and_replaced_in_mid_turn(
     assert one_ending(events).type == "turn_answered"
     assert took < 30.0
     assert file.read_text().splitlines() == ["once"]
-    assert not is_alive(stopped[0])
+    eventually(lambda: not is_alive(stopped[0]), 25.0, "the stopped process is ended")
     assert texts(list(conversation.ask(call("say", text="after")))) == ["said after"]
 
 
