@@ -303,6 +303,7 @@ class ClientActor(Child):
         if self._turn is not None:
             for effect in self._turn.handle(input, self.now()):
                 self._perform(effect)
+            self.show_state(self._turn.state if self._turn is not None else "idle")
 
     def _perform(self, effect: Effect) -> None:
         match effect:

@@ -23,6 +23,8 @@ KEY_VARIABLE = "CALLBOARD_EMBEDDED_KEY"
 class EmbeddedActor(Child):
     """``args``: ``settings``."""
 
+    holds_secrets = True
+
     def start(self) -> None:
         """Nothing runs until it is asked for."""
         settings: Settings = self.init.args["settings"]

@@ -44,6 +44,8 @@ _READY_WAIT_S = 10.0
 class ExternalServerActor(Child):
     """``args``: ``server`` (ServerSettings)."""
 
+    holds_secrets = True
+
     def start(self) -> None:
         """Be there at once; the process starts right after, so that a bad server keeps nobody waiting."""
         self._server: ServerSettings = self.init.args["server"]

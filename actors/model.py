@@ -38,6 +38,8 @@ _KEPT_ANSWERS = 64
 class ModelActor(Child):
     """``args``: ``settings``."""
 
+    holds_secrets = True
+
     def start(self) -> None:
         """Start the loop's thread and watch its pipe."""
         self._settings: ModelSettings = self.init.args["settings"].model

@@ -45,7 +45,8 @@ from callboard.mailbox import Mailbox
 from callboard.paths import runtime_dir
 from callboard.private_system import PrivateSystem
 from callboard.supervisor.envelope import Failure, Principal
-from callboard.supervisor.table import ProcessTable
+from callboard.supervisor.figures import figures_of
+from callboard.supervisor.table import ProcessTable, Row
 from callboard.views import ActorInfo, ServerInfo, SystemStatus, ToolListing
 
 _ANSWER_S = 20.0
@@ -178,17 +179,7 @@ class System:
 
     def tree(self) -> list[ActorInfo]:
         """List every actor, parents before children."""
-        return [
-            ActorInfo(
-                id=row.id,
-                kind=row.kind,
-                pid=row.pid,
-                parent=row.parent,
-                state=row.state,
-                restarts=row.restarts,
-            )
-            for row in ProcessTable(self._folder).rows()
-        ]
+        return [_actor(row) for row in ProcessTable(self._folder).rows()]
 
     def status(self) -> SystemStatus:
         """Say how the whole is."""
@@ -351,6 +342,22 @@ class Conversation:
     def _command(self, command: Any) -> Any:
         body = ToConversation(conversation_id=self.id, command=command)
         return self._system._request(body, principal=self.principal)
+
+
+def _actor(row: Row) -> ActorInfo:
+    used = figures_of(row.pid) if row.pid is not None else None
+    return ActorInfo(
+        id=row.id,
+        kind=row.kind,
+        pid=row.pid,
+        parent=row.parent,
+        state=row.state,
+        restarts=row.restarts,
+        rss_mb=used.rss_mb if used else None,
+        cpu_s=used.cpu_s if used else None,
+        threads=used.threads if used else None,
+        descriptors=used.descriptors if used else None,
+    )
 
 
 def _listing(state: ToolState) -> ToolListing:

@@ -46,7 +46,8 @@ class ServerInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorInfo:
     """One actor of the tree. ``parent`` is the parent's ``id``, None for the root; ``restarts`` counts since
-    start.
+    start. What the process uses: resident memory in MiB, CPU in seconds, threads, open descriptors; None where it
+    has no process, or does not let itself be counted.
     """
 
     id: str
@@ -55,6 +56,10 @@ class ActorInfo:
     parent: str | None = None
     state: str = "running"
     restarts: int = 0
+    rss_mb: float | None = None
+    cpu_s: float | None = None
+    threads: int | None = None
+    descriptors: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

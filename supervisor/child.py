@@ -45,7 +45,7 @@ from callboard.supervisor.envelope import (
     StartFailed,
 )
 from callboard.supervisor.figures import figures_of
-from callboard.supervisor.process import PRIVATE_FDS, close_private, open_pidfd
+from callboard.supervisor.process import PRIVATE_FDS, close_private, close_to_others, open_pidfd
 from callboard.supervisor.requests import UNANSWERED, Pending, Requests
 from callboard.supervisor.table import ProcessTable
 from callboard.supervisor.timers import Timer, Timers
@@ -69,6 +69,7 @@ class Child(Actor):
     init: Init
     log: Any
     forks = False
+    holds_secrets = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,6 +124,10 @@ class Child(Actor):
         notice = Exiting(id=self.init.id, incarnation=self.init.incarnation, reason=reason)
         self.send(self._parent, notice)
         self.send(self.myAddress, ActorExitRequest())
+
+    def show_state(self, state: str) -> None:
+        """Put one word on what the actor is doing into its process title, for ``ps`` and ``top``."""
+        setproctitle.setproctitle(f"callboard: {self.init.id}" + (f" ({state})" if state else ""))
 
     def busy(self, for_s: float) -> None:
         """Announce a long operation: for so many seconds no heartbeat is to be expected."""
@@ -287,7 +292,9 @@ class Child(Actor):
         self.init = init
         self._table = ProcessTable(init.runtime_dir)
         self.log = log.open_log(init.runtime_dir, child=init.id, incarnation=init.incarnation)
-        setproctitle.setproctitle(f"callboard: {init.id}")
+        self.show_state("")
+        if self.holds_secrets:
+            close_to_others()
         try:
             if self.start() is not False:
                 self.ready()

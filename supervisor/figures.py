@@ -17,11 +17,14 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One sample: resident memory in MiB, CPU in seconds since the start, open descriptors, threads."""
+    """One sample: resident memory in MiB, CPU in seconds since the start, open descriptors, threads.
+
+    ``descriptors`` is None for another process that is closed to us: it can count its own.
+    """
 
     rss_mb: float
     cpu_s: float
-    descriptors: int
+    descriptors: int | None
     threads: int
 
 
@@ -38,22 +41,32 @@ class Limits:
         """Say in words which limit the figures exceed, None when they are within all."""
         for name in ("rss_mb", "descriptors", "threads"):
             limit, used = getattr(self, name), getattr(figures, name)
-            if limit is not None and used > limit:
+            if limit is not None and used is not None and used > limit:
                 return f"{name} {used:g} exceeds the limit of {limit:g}"
         return None
 
 
-def figures_of(pid: int | None = None) -> Figures:
-    """Sample a process, by default the calling one; raises psutil.Error when it is gone or closed to us."""
-    process = psutil.Process(pid)
-    with process.oneshot():
-        times = process.cpu_times()
-        return Figures(
-            rss_mb=round(process.memory_info().rss / _MIB, 2),
-            cpu_s=round(times.user + times.system, 2),
-            descriptors=process.num_fds(),
-            threads=process.num_threads(),
-        )
+def figures_of(pid: int | None = None) -> Figures | None:
+    """Sample a process, by default the calling one; None when it is gone."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            times = process.cpu_times()
+            return Figures(
+                rss_mb=round(process.memory_info().rss / _MIB, 2),
+                cpu_s=round(times.user + times.system, 2),
+                descriptors=_descriptors(process),
+                threads=process.num_threads(),
+            )
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _descriptors(process: psutil.Process) -> int | None:
+    try:
+        return process.num_fds()
+    except psutil.AccessDenied:
+        return None
 
 
 def total(samples: list[Figures]) -> Figures:
@@ -61,6 +74,6 @@ def total(samples: list[Figures]) -> Figures:
     return Figures(
         rss_mb=round(sum(s.rss_mb for s in samples), 2),
         cpu_s=round(sum(s.cpu_s for s in samples), 2),
-        descriptors=sum(s.descriptors for s in samples),
+        descriptors=sum(s.descriptors or 0 for s in samples),
         threads=sum(s.threads for s in samples),
     )

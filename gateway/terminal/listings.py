@@ -157,7 +157,8 @@ def _actor_line(depth: int, actor: ActorInfo, look: Look) -> str:
     pid = "no process" if actor.pid is None else f"pid {actor.pid}"
     restarts = f", {actor.restarts} restarts" if actor.restarts else ""
     kind = "" if actor.kind == actor.id else f"{one_line(actor.kind)}, "
-    facts = f"{kind}{pid}, {one_line(actor.state)}{restarts}"
+    memory = f", {actor.rss_mb:.0f} MB" if actor.rss_mb is not None else ""
+    facts = f"{kind}{pid}, {one_line(actor.state)}{memory}{restarts}"
     head = cut(name, max(8, look.width - cells(facts) - 2), look.ellipsis)
     return f"{head}  {look.paint(cut(facts, look.width - cells(head) - 2, look.ellipsis), 'dim')}"
 

@@ -1,4 +1,4 @@
-"""``python -m callboard.testing.chaos``: run campaigns and print their verdicts; exit code 1 when something did not hold."""
+"""``python -m callboard.testing.chaos``: run campaigns, print their verdicts, and exit with 1 when something gave way."""
 
 from __future__ import annotations
 

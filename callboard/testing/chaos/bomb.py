@@ -1,4 +1,4 @@
-"""A command that makes whoever looks at it raise: the way to have any actor's handler fail, without a word in its code."""
+"""A command that makes whoever looks at it raise: any actor's handler can fail, without a word in its code."""
 
 from __future__ import annotations
 

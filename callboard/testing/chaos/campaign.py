@@ -117,7 +117,9 @@ def _turn(conversation: Conversation, history: History, folder: Path, choose: ra
         [
             "just say something",
             call("note_down", path=str(note), seconds=choose.uniform(0, 0.5)),
-            "\n".join([call("note_down", path=str(note)), call("nap", seconds=0.2), call("nap", seconds=0.1)]),
+            "\n".join(
+                [call("note_down", path=str(note)), call("nap", seconds=0.2), call("nap", seconds=0.1)]
+            ),
         ]
     )
     began = time.monotonic()
@@ -171,7 +173,7 @@ def _owned_by(process: psutil.Process) -> str | None:
 
 
 def _title(process: psutil.Process) -> str:
-    return " ".join(process.cmdline()).strip().removeprefix("callboard: ")
+    return " ".join(process.cmdline()).strip().removeprefix("callboard: ").partition(" (")[0]
 
 
 def _probe(system: System, history: History) -> None:

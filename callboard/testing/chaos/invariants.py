@@ -22,7 +22,9 @@ STARTS_PER_SECOND = 5
 
 def one_ending(history: Sequence[Entry]) -> list[str]:
     """I1: each accepted turn has exactly one ending, within its limit."""
-    accepted = {e.facts["id"] for e in history if e.kind == "turn_event" and e.facts["type"] == "turn_started"}
+    accepted = {
+        e.facts["id"] for e in history if e.kind == "turn_event" and e.facts["type"] == "turn_started"
+    }
     endings = Counter(e.facts["id"] for e in history if e.kind == "turn_end")
     wrong = [f"I1: turn {id} has {endings[id]} endings" for id in sorted(accepted) if endings[id] != 1]
     slow = [e for e in history if e.kind == "turn_end" and e.facts["took_s"] > TURN_LIMIT_S]
@@ -47,7 +49,9 @@ def isolation(history: Sequence[Entry]) -> list[str]:
             continue
         began = entry.at - entry.facts["took_s"]
         if not any(began - 5.0 <= at <= entry.at for at in faults):
-            wrong.append(f"I4: turn {entry.facts['id']} ended as {entry.facts['ending']} without a fault near it")
+            wrong.append(
+                f"I4: turn {entry.facts['id']} ended as {entry.facts['ending']} without a fault near it"
+            )
     return wrong
 
 
@@ -96,9 +100,7 @@ def clean_stop(history: Sequence[Entry]) -> list[str]:
     if not stops:
         return ["I13: the system was not stopped"]
     return [
-        f"I13: the stop: {e.facts}"
-        for e in stops
-        if e.facts["code"] != 0 or e.facts["took_s"] > STOP_LIMIT_S
+        f"I13: the stop: {e.facts}" for e in stops if e.facts["code"] != 0 or e.facts["took_s"] > STOP_LIMIT_S
     ]
 
 

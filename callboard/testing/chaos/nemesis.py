@@ -56,7 +56,7 @@ class Nemesis:
         self._stopped: list[Row] = []
 
     def strike(self) -> Row | None:
-        """Do one fault to one victim; None when there is none. Kinds are drawn first, so that rare ones get their share."""
+        """Do one fault to one victim; None when there is none. Kinds are drawn first: rare ones get their share."""
         rows = [row for row in self._table.rows() if row.pid is not None and row.state == "running"]
         if not rows:
             return None

@@ -27,16 +27,24 @@ def test_the_first_limit_that_is_exceeded_is_named(limits: Limits, says: str | N
 
 def test_a_process_can_count_itself() -> None:
     before = figures_of()
+    assert before is not None
     over = threading.Event()
     thread = threading.Thread(target=over.wait, args=(30,))
     thread.start()
     try:
-        assert figures_of().threads == before.threads + 1
+        during = figures_of()
+        assert during is not None
+        assert during.threads == before.threads + 1
     finally:
         over.set()
         thread.join()
     assert before.rss_mb > 1
+    assert before.descriptors is not None
     assert before.descriptors > 2
+
+
+def test_a_process_that_is_gone_has_no_figures() -> None:
+    assert figures_of(2**22 - 1) is None
 
 
 def test_samples_add_up() -> None:
