@@ -1,4 +1,4 @@
-"""``python -m callboard.testing.chaos``: run campaigns, print their verdicts, and exit with 1 when something gave way."""
+"""``python -m callboard.testing.chaos``: run campaigns, print verdicts, and exit with 1 when something gave way."""
 
 from __future__ import annotations
 

@@ -248,6 +248,14 @@ def test_who_waits_for_a_child_that_is_given_up_hears_why(bench: Any, spec: Any)
     assert run.answer().message == "a could not be started: start_failed: gone for good"
 
 
+def test_who_waits_for_a_child_when_the_supervisor_stops_hears_why(bench: Any, spec: Any) -> None:
+    run = bench(dynamic=True).boot().start(spec("a", backoff=Backoff(min_s=1.0)))
+    run.exit("a")
+    assert run.ask(StartChild(spec("a"))) is None
+    run.stop()
+    assert run.answer() == Failure(kind="start_failed", message="a could not be started: it was stopped")
+
+
 def test_a_childs_status_in_full(bench: Any, spec: Any) -> None:
     run = bench(spec("a", kind="k", type="supervisor")).boot().exit("a")
     (status,) = run.ask(WhichChildren())

@@ -137,6 +137,7 @@ def test_the_boot_does_not_fail_for_a_child_that_never_escalates(bench: Any, spe
     run.boot()
     assert run.up
     assert run.log == [("spawn", "a"), ("exit", "a"), ("spawn", "b")]
+    assert run.facts("a") == [("start_failed", NO)]
     run.advance(1.0)
     assert run.state("a") == "running"
 

@@ -244,6 +244,15 @@ def test_rest_for_one_leaves_those_that_came_up_while_a_later_one_backs_off(benc
     assert run.lives == {"a": 2, "b": 3, "c": 2}
 
 
+@covers("OTP-26")
+def test_rest_for_one_leaves_earlier_children_alone_during_a_backoff_too(bench: Any, spec: Any) -> None:
+    run = bench(spec("a"), spec("b", backoff=Backoff(min_s=1.0)), spec("c"), strategy="rest_for_one").boot()
+    run.exit("b")
+    assert [run.state(id) for id in "abc"] == ["running", "restarting", "stopped"]
+    run.advance(1.0)
+    assert run.lives == {"a": 1, "b": 2, "c": 2}
+
+
 @covers("OTP-28")
 def test_starts_follow_the_specs_and_stops_their_reverse(bench: Any, spec: Any) -> None:
     ids = ["m", "z", "a", "k"]

@@ -6,7 +6,7 @@ from callboard.supervisor.heartbeat import EVERY_S, LIMIT_S, Heartbeats
 
 
 def beats_until(book: Heartbeats, start: float, end: float, answering: set[str]) -> list[tuple[str, int]]:
-    """Let the book beat from ``start`` to ``end``; who is in ``answering`` answers at once. Gives who hung at the end."""
+    """Let the book beat from ``start`` to ``end``, those in ``answering`` answering; gives who hung at the end."""
     now, hung = start, []
     while now <= end:
         pings, hung = book.beat(now)
