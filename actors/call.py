@@ -174,6 +174,7 @@ class Calls:
         kill_group(worker.pid)
         kill(worker.pid)
         close_private(worker.pidfd)
+        self._host.forget_child(worker)
         self._host.table.remove(call.row)
 
     # ------------------------------------------------------------ external servers

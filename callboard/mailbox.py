@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from callboard.actors.names import DIRECTORY
+from callboard.errors import Unavailable
 from callboard.supervisor.envelope import Envelope, Failure, Principal, Reply
 from callboard.supervisor.table import ProcessTable
 
@@ -76,7 +77,10 @@ class Mailbox:
         from callboard.transports import mail
 
         mail.prepare_environment(self._runtime_dir)
-        return mail.Endpoint(self._runtime_dir)
+        try:
+            return mail.Endpoint(self._runtime_dir)
+        except mail.MailError as fault:
+            raise Unavailable(f"the system in {self._runtime_dir} cannot be reached: {fault}") from fault
 
     def _give_back(self, endpoint: Endpoint) -> None:
         with self._lock:

@@ -30,7 +30,7 @@ from thespian.actors import (
     WatchMessage,
 )
 
-from callboard.supervisor import log
+from callboard.supervisor import log, mends
 from callboard.supervisor.envelope import (
     Busy,
     Envelope,
@@ -45,6 +45,7 @@ from callboard.supervisor.envelope import (
     StartFailed,
 )
 from callboard.supervisor.figures import figures_of
+from callboard.supervisor.forgetting import forget_child
 from callboard.supervisor.process import PRIVATE_FDS, close_private, close_to_others, open_pidfd
 from callboard.supervisor.requests import UNANSWERED, Pending, Requests
 from callboard.supervisor.table import ProcessTable
@@ -242,13 +243,20 @@ class Child(Actor):
         address = self.createActor(actor)
         new = [i for i in getattr(self._myRef, "_child_procs", []) if i.childProc.pid not in known]
         if not new:
+            forget_child(self._myRef, address)
             return None
         pid = new[-1].childProc.pid
         pidfd = open_pidfd(pid)
         if pidfd is None:
+            forget_child(self._myRef, address)
             return None
         self.send(address, init)
         return Spawned(address=address, pid=pid, pidfd=pidfd)
+
+    def forget_child(self, spawned: Spawned) -> None:
+        """Drop what Thespian holds about a child that has ended, or was killed; nothing is sent to it any more."""
+        forget_child(self._myRef, spawned.address)
+        mends.exit_code_of(spawned.pid)
 
     # ------------------------------------------------------------ the one entry
     def receiveMessage(self, message: Any, sender: Any) -> ThespianWatch | None:  # noqa: N802

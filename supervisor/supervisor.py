@@ -182,6 +182,7 @@ class SupervisorActor(Child):
         if self._lives.get(id) is not life:
             return
         del self._lives[id]
+        self.forget_child(life.spawned)
         self._vigil.forget(id)
         self.table.remove_below(self._full(id))
         self._take(core.ChildExited(id, life.incarnation, life.reason or describe_exit(code)))

@@ -214,6 +214,21 @@ def test_who_died_together_with_a_group_and_waits_for_its_turn_is_not_decided_ab
     assert [run.state(id) for id in "abc"] == ["running"] * 3
 
 
+@covers("OTP-25")
+def test_an_exit_held_during_a_restart_that_failed_is_not_decided_about(bench: Any, spec: Any) -> None:
+    run = bench(
+        spec("a", backoff=Backoff(min_s=1.0)), spec("b"), spec("c"), spec("d"), strategy="one_for_all"
+    )
+    run.starts["a"] = ["ok", NO, "ok"]
+    run.stops["c"] = "hang"
+    run.boot().exit("d").exit("b").exit("c", "shutdown")
+    assert [run.state(id) for id in "abcd"] == ["restarting", "stopped", "stopped", "stopped"]
+    assert ("exited", "crashed: boom") in run.facts("b")
+    assert ("restarting", "crashed: boom") not in run.facts("b")
+    run.advance(1.0)
+    assert [run.state(id) for id in "abcd"] == ["running"] * 4
+
+
 @covers("OTP-19", "OTP-24")
 def test_temporary_children_that_died_together_with_the_group_are_gone(bench: Any, spec: Any) -> None:
     run = bench(spec("a"), *[spec(id, restart="temporary") for id in "tu"], spec("b"), strategy="one_for_all")

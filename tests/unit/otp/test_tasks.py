@@ -57,6 +57,7 @@ class Host:
         self.watched: dict[int, Callable[[int], None]] = {}
         self.continues: list[Callable[[], None]] = []
         self.living: dict[str, int] = {}
+        self.forgotten: list[int] = []
         self.refuse = False
         self.peak = 0
         self._pids = itertools.count(1)
@@ -86,6 +87,9 @@ class Host:
         self.living[init.id] = number
         self.peak = max(self.peak, len(self.living))
         return Spawned(address=init.id, pid=number, pidfd=os.open(os.devnull, os.O_RDONLY))
+
+    def forget_child(self, worker: Spawned) -> None:
+        self.forgotten.append(worker.pid)
 
     def advance(self, seconds: float) -> None:
         until = self.time + seconds

@@ -47,7 +47,7 @@ class Rig(SupervisorActor):
         self.pending: list[tuple[float, Callable[[], None]]] = []
         self.inits: list[Init] = []
         self.fds: dict[str, int] = {}
-        self.killed: list[int] = []
+        self.forgotten: list[int] = []
         self.sent: list[tuple[Any, Any]] = []
         self.answers: list[Any] = []
         self.facts: list[tuple[str, str, str]] = []
@@ -84,6 +84,9 @@ class Rig(SupervisorActor):
         self.inits.append(init)
         fd = self.fds[init.id] = os.open(os.devnull, os.O_RDONLY)
         return Spawned(address=f"address of {init.id}", pid=len(self.inits), pidfd=fd)
+
+    def forget_child(self, spawned: Spawned) -> None:
+        self.forgotten.append(spawned.pid)
 
     def send(self, address: Any, message: Any) -> None:
         self.sent.append((address, message))
