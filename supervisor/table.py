@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import pickle
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,14 @@ class ProcessTable:
 
     def put(self, row: Row) -> None:
         """Write the row, whole or not at all."""
-        path = self._path(row.id)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(asdict(row)), encoding="utf-8")
-        draft.replace(path)
+        path = os.fspath(self._path(row.id))
+        draft = f"{path}.{os.getpid()}"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, json.dumps({name: getattr(row, name) for name in Row.__slots__}).encode())
+        finally:
+            os.close(fd)
+        os.replace(draft, path)  # noqa: PTH105
 
     def remove(self, id: str) -> None:
         """Remove the row and all below it."""
