@@ -52,7 +52,7 @@ class ExternalServerActor(Child):
         self._io: ChildIO | None = None
         self._session: McpSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
-        self._state: ServerState = "starting" if self.init.incarnation == 1 else "restarting"
+        self._state: ServerState = "starting" if self.init.restarts == 0 else "restarting"
         self._error = ""
         self._protocol = ""
         self._calls: dict[str, Envelope] = {}
@@ -225,7 +225,7 @@ class ExternalServerActor(Child):
             tools=self._specs,
             pid=self._io.pid if self._io is not None else None,
             protocol=self._protocol,
-            restarts=self.init.incarnation - 1,
+            restarts=self.init.restarts,
             last_error=self._error[-500:],
         )
         self.ask(CATALOGUE, report, lambda _answer: None, deadline_s=_REPORT_S)

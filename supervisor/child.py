@@ -25,6 +25,7 @@ from thespian.actors import (
     Actor,
     ActorExitRequest,
     ActorSystemMessage,
+    PoisonMessage,
     ThespianWatch,
     WakeupMessage,
     WatchMessage,
@@ -36,6 +37,7 @@ from callboard.supervisor.envelope import (
     Envelope,
     Exiting,
     Failure,
+    Ignored,
     Init,
     Ping,
     Pong,
@@ -62,6 +64,10 @@ class Spawned:
     address: Any
     pid: int
     pidfd: int
+
+
+class Ignore(Exception):
+    """Raised by ``start``: there is nothing to do here. The actor ends, and its parent does not miss it."""
 
 
 class Child(Actor):
@@ -106,14 +112,18 @@ class Child(Actor):
         """The process table of this system."""
         return self._table
 
-    def ready(self) -> None:
-        """Tell the parent that the start is complete."""
+    def ready(self, info: object = None) -> None:
+        """Tell the parent that the start is complete; ``info`` is for whoever asked for it."""
         if self.forks:
             gc.collect()
             gc.freeze()
         self._up = True
         started = Started(
-            id=self.init.id, incarnation=self.init.incarnation, pid=os.getpid(), address=self.myAddress
+            id=self.init.id,
+            incarnation=self.init.incarnation,
+            pid=os.getpid(),
+            address=self.myAddress,
+            info=info,
         )
         self.send(self._parent, started)
 
@@ -290,6 +300,8 @@ class Child(Actor):
                     self.finish("shutdown")
             case Ping():
                 self.send(sender, Pong(message.number, figures_of()))
+            case PoisonMessage():
+                self.log.error("mail_returned", reason=str(message.details)[:500])
             case ActorSystemMessage():
                 return
             case _:
@@ -306,6 +318,9 @@ class Child(Actor):
         try:
             if self.start() is not False:
                 self.ready()
+        except Ignore:
+            self.send(sender, Ignored(id=init.id, incarnation=init.incarnation))
+            self.finish("normal")
         except Exception as fault:
             failure = Failure(kind="start_failed", message=f"{type(fault).__name__}: {fault}", origin=init.id)
             self.log.error("start_failed", reason=failure.message, exc_info=True)
@@ -375,4 +390,4 @@ class Child(Actor):
         self.after(pending.retry_s if address else _LOOK_AGAIN_S, lambda: self._transmit(request_id))
 
 
-__all__ = ["RETRY_S", "UNANSWERED", "Child", "Spawned"]
+__all__ = ["RETRY_S", "UNANSWERED", "Child", "Ignore", "Spawned"]
