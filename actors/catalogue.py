@@ -1,7 +1,8 @@
-"""The catalogue actor: imports the tool modules, describes their tools, and keeps the registry of all that exists.
+"""The catalogue actor: has the tool modules described, and keeps the registry of all that exists.
 
-Besides the workers it is the only process that loads users' code. External servers report their tools here. A module
-that cannot be loaded is a fault in the registry, never the end of the catalogue.
+It loads the built-in modules only: each of the users' is described by a process of its own, within a time limit.
+External servers report their tools here. A module that cannot be loaded is a fault in the registry, never the end
+of the catalogue.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope
 from callboard.tools.builtin import BUILTIN_MODULES
 from callboard.tools.contract import ToolSpec
+from callboard.tools.describe import specs_in_a_process
 from callboard.tools.errors import ModuleFault
 from callboard.tools.loader import specs_of
 
@@ -30,8 +32,14 @@ class CatalogueActor(Child):
         self._reports: dict[str, ServerReport] = {
             server.name: ServerReport(server=server.name, state="starting") for server in settings.servers
         }
-        for module in (*BUILTIN_MODULES, *settings.tool_modules):
-            self._load(module)
+        for module in BUILTIN_MODULES:
+            self._add(module, specs_of(module))
+        for module, described in specs_in_a_process(settings.tool_modules).items():
+            if isinstance(described, ModuleFault):
+                self._faults[module] = str(described)
+                self.log.error("tool_module_not_loaded", module=module, reason=str(described))
+            else:
+                self._add(module, described)
 
     def handle(self, envelope: Envelope) -> None:
         """Answer what exists, or take a server's report."""
@@ -54,19 +62,13 @@ class CatalogueActor(Child):
         row = self.table.get(f"{SERVERS}.{report.server}")
         return replace(report, state="parked") if row is not None and row.state == "parked" else report
 
-    def _load(self, module: str) -> None:
-        try:
-            for spec in specs_of(module):
-                if spec.name in self._local:
-                    where = self._local[spec.name].module
-                    self._faults[module] = (
-                        f"tool {spec.name} is already defined by {where}; rename one of them"
-                    )
-                else:
-                    self._local[spec.name] = spec
-        except ModuleFault as fault:
-            self._faults[module] = str(fault)
-            self.log.error("tool_module_not_loaded", module=module, reason=str(fault))
+    def _add(self, module: str, specs: tuple[ToolSpec, ...]) -> None:
+        for spec in specs:
+            if spec.name in self._local:
+                where = self._local[spec.name].module
+                self._faults[module] = f"tool {spec.name} is already defined by {where}; rename one of them"
+            else:
+                self._local[spec.name] = spec
 
     def _registry(self) -> Registry:
         tools = dict(self._local)

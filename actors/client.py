@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from callboard.actors import names
-from callboard.actors.arrival import Arrival, Arrivals
+from callboard.actors.arrival import Arrival, Arrivals, fault_of
 from callboard.actors.call import Calls
 from callboard.actors.events import (
     ConversationClosed,
@@ -21,6 +21,7 @@ from callboard.actors.events import (
     ToolDisabled,
     ToolEnabled,
     TurnCancelled,
+    TurnFailed,
     TurnStarted,
 )
 from callboard.actors.history import items_of, unfinished_turn
@@ -76,6 +77,7 @@ from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure, Principal, Reply
 from callboard.supervisor.timers import Timer
 from callboard.tools.arguments import ArgumentFault, parse_arguments
+from callboard.tools.bounds import bounded, storable
 from callboard.tools.content import ToolResult, error_result
 from callboard.tools.contract import ToolContext
 
@@ -112,6 +114,7 @@ class ClientActor(Child):
         if isinstance(answer, Failure):
             raise RuntimeError(f"{answer.kind}: {answer.message}")
         self._remember(answer.events)
+        self._damaged = answer.damaged
         last = answer.events[-1].seq or 0 if answer.events else 0
         self._log = LogWriter(self, self._id, answer.epoch, last, self._durable, self._refused)
         create: ConversationOpened | None = self.init.args.get("create")
@@ -129,6 +132,11 @@ class ClientActor(Child):
         unfinished = unfinished_turn(self._events)
         if unfinished is None:
             self._leave_when_closed()
+            return
+        if self._damaged:
+            message = "a part of the conversation's log was lost; what the turn had done is not known, it is not gone on with"
+            failed = TurnFailed(turn_id=unfinished.turn_id, reason="log_damaged", message=message)
+            self._log.append((failed,), self._next_turn)
             return
         self._registry.refresh(self._toolbox.wants, lambda registry: self._resume(registry))
 
@@ -194,8 +202,9 @@ class ClientActor(Child):
         if self._knows(turn_id):
             self._subscribers.join(turn_id, envelope.reply_to, ask.after, self._events, self.now())
             return
-        if self._closed:
-            self.reply(envelope, Failure(kind="closed", message="the conversation is closed"))
+        problem = "the conversation is closed" if self._closed else fault_of(ask)
+        if problem is not None:
+            self.reply(envelope, Failure(kind="closed" if self._closed else "bad_request", message=problem))
             return
         arrival = Arrival(turn_id=turn_id, ask=ask, envelope=envelope)
         if not self._arrivals.add(arrival):
@@ -258,7 +267,7 @@ class ClientActor(Child):
         if arrival is None:
             return
         ask = arrival.ask
-        deadline_s = ask.deadline_s or self._template().turn_deadline_s
+        deadline_s = ask.deadline_s if ask.deadline_s is not None else self._template().turn_deadline_s
         self._turn = self._new_turn(deadline_s)
         self._started = TurnStarted(
             turn_id=arrival.turn_id, text=ask.text, tool_deadline_s=ask.tool_deadline_s
@@ -384,7 +393,8 @@ class ClientActor(Child):
         self._calls.start(call.call_id, spec, arguments, context, deadline_s)
 
     def _call_finished(self, call_id: str, result: ToolResult, duration_s: float) -> None:
-        self._feed(CallFinished(call_id=call_id, result=result, duration_s=round(duration_s, 4)))
+        kept = bounded(storable(result))
+        self._feed(CallFinished(call_id=call_id, result=kept, duration_s=round(duration_s, 4)))
 
     # ------------------------------------------------------------ the log and its readers
     def _durable(self, events: tuple[Event, ...]) -> None:

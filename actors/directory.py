@@ -53,8 +53,8 @@ class DirectoryActor(Child):
     def handle(self, envelope: Envelope) -> None:
         """Open a conversation, hand mail to one, or say how many there are."""
         match envelope.body:
-            case OpenConversation(opened=opened):
-                self._hand_over(opened.conversation_id, envelope, opened)
+            case OpenConversation(opened=opened, must_exist=must_exist):
+                self._hand_over(opened.conversation_id, envelope, None if must_exist else opened)
             case ToConversation(conversation_id=conversation):
                 self._hand_over(conversation, envelope, None)
             case GetStatus():
@@ -110,8 +110,9 @@ class DirectoryActor(Child):
         if isinstance(answer, Failure):
             del self._desks[conversation]
             failure = answer
-            if "not_found" in answer.message:
-                failure = Failure(kind="not_found", message=f"there is no conversation {conversation}")
+            for kind in ("not_found", "unreadable", "storage"):
+                if f"{kind}: " in answer.message:
+                    failure = Failure(kind=kind, message=answer.message.partition(f"{kind}: ")[2])
             for envelope in mail:
                 self.reply(envelope, failure)
             return

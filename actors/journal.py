@@ -11,6 +11,7 @@ from typing import Any
 
 from callboard.actors.events import (
     ConversationOpened,
+    EventError,
     TurnAnswered,
     TurnCancelled,
     TurnFailed,
@@ -62,6 +63,13 @@ class JournalActor(Child):
         opened = self._store.open(conversation, create.team if create else "")
         if opened.dropped:
             self.log.error("journal_cut", conversation=conversation, dropped=opened.dropped)
-        return LogOpened(
-            epoch=opened.epoch, events=tuple(event_from_json(record) for record in opened.records)
-        )
+        try:
+            events = tuple(event_from_json(record) for record in opened.records)
+        except EventError as fault:
+            return Failure(kind="unreadable", message=f"the log of conversation {conversation} cannot be read: {fault}")
+        lost = opened.damaged if not events else not isinstance(events[0], ConversationOpened)
+        if lost:
+            return Failure(kind="unreadable", message=f"the log of conversation {conversation} has lost its beginning")
+        if create is None and not events:
+            return Failure(kind="not_found", message=f"there is no conversation {conversation}")
+        return LogOpened(epoch=opened.epoch, events=events, damaged=opened.damaged)

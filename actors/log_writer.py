@@ -17,6 +17,8 @@ from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Failure
 
 _APPEND_S = 10.0
+_STORAGE_AGAIN_S = 0.5
+_STORAGE_PATIENCE_S = 30.0
 
 
 class LogLost(RuntimeError):
@@ -44,6 +46,7 @@ class LogWriter:
         self._queue: list[Event] = []
         self._callbacks: list[tuple[int, Callable[[], None]]] = []
         self._on_its_way: tuple[Event, ...] = ()
+        self._trying: tuple[int, float] | None = None
 
     def append(self, events: tuple[Event, ...], then: Callable[[], None] | None = None) -> None:
         """Number and append the events; ``then`` runs when they are durable."""
@@ -59,10 +62,18 @@ class LogWriter:
         if self._on_its_way or not self._queue:
             return
         self._on_its_way, self._queue = tuple(self._queue), []
-        command = AppendEvents(
-            conversation_id=self._conversation_id, epoch=self._epoch, events=self._on_its_way
-        )
+        self._send_batch(self._on_its_way)
+
+    def _send_batch(self, batch: tuple[Event, ...]) -> None:
+        command = AppendEvents(conversation_id=self._conversation_id, epoch=self._epoch, events=batch)
         self._host.ask(JOURNAL, command, self._answered, deadline_s=_APPEND_S)
+
+    def _patient_until(self, batch: tuple[Event, ...]) -> float:
+        """A full disk may get room again: the same batch is tried for a while."""
+        first = batch[0].seq or 0
+        if self._trying is None or self._trying[0] != first:
+            self._trying = (first, self._host.now() + _STORAGE_PATIENCE_S)
+        return self._trying[1]
 
     def _answered(self, answer: Any) -> None:
         batch, self._on_its_way = self._on_its_way, ()
@@ -82,5 +93,9 @@ class LogWriter:
         if not self._queue and self._refused(failure, batch):
             self._next_seq = batch[0].seq or self._next_seq
             self._callbacks.clear()
+            return
+        if failure.kind == "storage" and self._host.now() < self._patient_until(batch):
+            self._on_its_way = batch
+            self._host.after(_STORAGE_AGAIN_S, lambda: self._send_batch(batch))
             return
         raise LogLost(f"the journal did not take {len(batch)} events: {failure.kind}: {failure.message}")

@@ -21,9 +21,10 @@ ServerState: TypeAlias = Literal["starting", "ready", "restarting", "parked", "f
 # ------------------------------------------------------------------ to the directory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenConversation:
-    """Open (or, again, find) a conversation. Answer: ConversationIsOpen or a Failure."""
+    """Open a conversation, or (again, or ``must_exist``) find it. Answer: ConversationIsOpen or a Failure."""
 
     opened: ConversationOpened
+    must_exist: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +144,11 @@ class OpenLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOpened:
-    """The log so far, and the epoch with which its new owner appends."""
+    """The log so far, and the epoch with which its new owner appends. ``damaged``: its end could not be read."""
 
     epoch: int
     events: tuple[Event, ...]
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

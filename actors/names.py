@@ -20,6 +20,6 @@ def model_actor(number: int) -> str:
     return f"{MODELS}.m{number}"
 
 
-def is_conversation_id(text: str) -> bool:
+def is_conversation_id(text: object) -> bool:
     """True for 1 to 64 characters of ``[A-Za-z0-9_-]``: it becomes a file's name."""
-    return _CONVERSATION_ID.fullmatch(text) is not None
+    return isinstance(text, str) and _CONVERSATION_ID.fullmatch(text) is not None

@@ -16,7 +16,7 @@ from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope
 from callboard.tools.content import ToolResult, error_result
 from callboard.tools.errors import ToolsError
-from callboard.tools.execute import execute
+from callboard.tools.execute import describe, execute
 from callboard.tools.loader import load_tool
 
 _MIB = 1024 * 1024
@@ -52,6 +52,8 @@ class ToolWorkerActor(Child):
         except MemoryError:
             limit = f" of {work.spec.memory_mb} MiB" if work.spec.memory_mb else ""
             return error_result(f"{work.spec.name} exceeded its memory limit{limit}")
+        except BaseException as error:  # a tool may raise KeyboardInterrupt: this process runs nothing else
+            return error_result(f"{work.spec.name} failed: {describe(error)}")
 
     def _limit_memory(self, mib: int) -> None:
         used = psutil.Process().memory_info().vms

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from callboard.actors.arrival import fault_of
 from callboard.actors.events import ConversationOpened, Event
 from callboard.actors.messages import (
     Ask,
@@ -125,12 +126,15 @@ class System:
         tools: Sequence[str] | None = None,
         conversation_id: str | None = None,
         linked: bool = True,
+        create: bool = True,
     ) -> Conversation:
-        """Open a conversation, or the one with this id again.
+        """Open a conversation, or the one with this id again; with ``create`` False only one that exists.
 
         ``tools`` are patterns of the tools that it starts with, instead of the template's. ``linked``: it ends when
-        this process does. Raises Refused (no such template) or Unavailable.
+        this process does. Raises Refused (no such template, a bad id), ConversationNotFound or Unavailable.
         """
+        if isinstance(tools, str) or isinstance(roles, str):
+            raise TypeError("tools and roles are sequences of names, not one text")
         opened = ConversationOpened(
             conversation_id=conversation_id or uuid.uuid4().hex,
             user=user,
@@ -143,7 +147,8 @@ class System:
         conversation = Conversation(
             self, opened.conversation_id, Principal(user=user, team=team, roles=tuple(roles))
         )
-        answer = self._request(OpenConversation(opened=opened), principal=conversation.principal)
+        command = OpenConversation(opened=opened, must_exist=not create)
+        answer = self._request(command, principal=conversation.principal)
         assert isinstance(answer, ConversationIsOpen)
         return conversation
 
@@ -278,6 +283,9 @@ class Conversation:
         early does not end the turn: ``cancel`` does. Raises Refused, ConversationNotFound or Unavailable.
         """
         turn_id = request_id or uuid.uuid4().hex
+        problem = fault_of(Ask(text=text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s))
+        if problem is not None:
+            raise Refused(problem)
         seen = 0
 
         def command() -> ToConversation:
@@ -380,7 +388,7 @@ def _error(failure: Failure) -> Exception:
             return ConversationNotFound(failure.message)
         case "no_such_tool":
             return ToolNotFound(failure.message)
-        case "unanswered":
+        case "unanswered" | "storage" | "child_gone" | "start_failed" | "overloaded" | "crashed":
             return Unavailable(failure.message)
         case _:
             return Refused(failure.message)

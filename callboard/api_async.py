@@ -53,8 +53,9 @@ class AsyncSystem:
         tools: Sequence[str] | None = None,
         conversation_id: str | None = None,
         linked: bool = True,
+        create: bool = True,
     ) -> AsyncConversation:
-        """Open a conversation, or the one with this id again."""
+        """Open a conversation, or the one with this id again; with ``create`` False only one that exists."""
         conversation = await asyncio.to_thread(
             self._system.conversation,
             user=user,
@@ -64,6 +65,7 @@ class AsyncSystem:
             tools=tools,
             conversation_id=conversation_id,
             linked=linked,
+            create=create,
         )
         return AsyncConversation(conversation)
 

@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import json
 import os
+import select
 import shutil
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from callboard.config import Config
 from callboard.errors import CallboardError, ConfigError, DaemonFailed
-from callboard.paths import private_dir, runtime_dir
+from callboard.paths import private_dir, runtime_dir, runtime_path
 
 EXIT_OK = 0
 EXIT_GAVE_UP = 1
@@ -70,11 +71,15 @@ def is_running(folder: Path) -> bool:
     return False
 
 
+def runs(name: str) -> bool:
+    """True while a system of this name runs. It only looks: no folder is made for a name that has none."""
+    return runtime_path(name).is_dir() and is_running(runtime_dir(name))
+
+
 def check_free(name: str) -> None:
     """Raise DaemonFailed, saying where it is, when a system of this name runs already."""
-    folder = runtime_dir(name)
-    if is_running(folder):
-        raise _taken(folder, name)
+    if runs(name):
+        raise _taken(runtime_dir(name), name)
 
 
 def serve(config: Config, name: str, announce: Callable[[SystemInfo], None] | None = None) -> int:
@@ -94,11 +99,13 @@ def _run(
 ) -> int:
     folder = runtime_dir(name)
     lock = _take_lock(folder, name)
+    code = EXIT_NOT_STARTED
     try:
         _make_state(state_dir)
-        return _run_tree(config, name, folder, state_dir, lease_fd, announce)
+        code = _run_tree(config, name, folder, state_dir, lease_fd, announce)
+        return code
     finally:
-        _clear(folder, private=lease_fd is not None)
+        _clear(folder, wholly=lease_fd is not None and (code == EXIT_OK or _is_hung_up(lease_fd)))
         os.close(lock)
 
 
@@ -169,10 +176,20 @@ def _make_state(state_dir: Path) -> None:
         ) from fault
 
 
-def _clear(folder: Path, *, private: bool) -> None:
-    """Leave nothing of a life behind but the lock and the log; of a private system, nothing at all."""
+def _is_hung_up(lease_fd: int) -> bool:
+    """True when the lease's owner is gone, so that nobody is left to read why the system ended."""
+    poll = select.poll()
+    poll.register(lease_fd, 0)
+    return bool(poll.poll(0))
+
+
+def _clear(folder: Path, *, wholly: bool) -> None:
+    """Leave nothing of a life behind but the lock and the log; ``wholly``: nothing at all.
+
+    A private system that failed leaves its last words to its owner, who removes the folder.
+    """
     (folder / _INFO).unlink(missing_ok=True)
-    if private:
+    if wholly:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         shutil.rmtree(folder / "actors", ignore_errors=True)
@@ -195,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = Config.from_json(given.config_json.read_text(encoding="utf-8"))
         given.config_json.unlink()
-        state = private_dir(runtime_dir(given.name) / _PRIVATE_STATE)
+        state = config.storage.path or private_dir(runtime_dir(given.name) / _PRIVATE_STATE)
         return _run(config, given.name, state, given.lease_fd, None)
     except ConfigError as fault:
         print(f"callboard: {fault}", file=sys.stderr)  # noqa: T201

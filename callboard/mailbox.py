@@ -36,6 +36,7 @@ class Mailbox:
         self._table = ProcessTable(runtime_dir)
         self._spare: list[Endpoint] = []
         self._lock = threading.Lock()
+        self._closed = False
 
     def request(
         self, body: Any, *, timeout_s: float, principal: Principal | None = None, to: str = DIRECTORY
@@ -66,12 +67,15 @@ class Mailbox:
     def close(self) -> None:
         """Close the spare endpoints."""
         with self._lock:
+            self._closed = True
             spare, self._spare = self._spare, []
         for endpoint in spare:
             endpoint.close()
 
     def _take(self) -> Endpoint:
         with self._lock:
+            if self._closed:
+                raise Unavailable("this connection was closed; connect again")
             if self._spare:
                 return self._spare.pop()
         from callboard.transports import mail
@@ -84,7 +88,7 @@ class Mailbox:
 
     def _give_back(self, endpoint: Endpoint) -> None:
         with self._lock:
-            if len(self._spare) < _SPARE_ENDPOINTS:
+            if not self._closed and len(self._spare) < _SPARE_ENDPOINTS:
                 self._spare.append(endpoint)
                 return
         endpoint.close()

@@ -27,15 +27,17 @@ def runtime_root(environ: Mapping[str, str] = os.environ) -> Path:
 
     Raises Unavailable when that path belongs to someone else, is a symbolic link or is open to others.
     """
-    base = environ.get("XDG_RUNTIME_DIR", "")
-    if base and Path(base).is_absolute() and os.access(base, os.W_OK | os.X_OK):
-        return private_dir(Path(base) / "callboard")
-    return private_dir(Path("/tmp") / f"callboard-{os.geteuid()}")
+    return private_dir(_root_path(environ))
 
 
 def runtime_dir(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     """Give the runtime folder of the system ``name``, made where it was missing, or raise Unavailable."""
     return private_dir(runtime_root(environ) / checked_name(name))
+
+
+def runtime_path(name: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Give where the runtime folder of ``name`` would be, without making or checking it: only to look."""
+    return _root_path(environ) / checked_name(name)
 
 
 def checked_name(name: str) -> str:
@@ -88,6 +90,13 @@ def private_dir(path: Path) -> Path:
     if stat.S_IMODE(found.st_mode) != 0o700:
         path.chmod(0o700)
     return path
+
+
+def _root_path(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if base and Path(base).is_absolute() and os.access(base, os.W_OK | os.X_OK):
+        return Path(base) / "callboard"
+    return Path("/tmp") / f"callboard-{os.geteuid()}"
 
 
 def _dirs() -> PlatformDirs:

@@ -32,9 +32,22 @@ class PrivateSystem:
 
     @classmethod
     def start(cls, config: Config, timeout_s: float) -> Self:
-        """Start it and wait until it is up; raises DaemonFailed with its last words."""
+        """Start it and wait until it is up; raises DaemonFailed with its last words, or with why it cannot start."""
         name = f"private-{os.getpid()}-{secrets.token_hex(4)}"
         folder = runtime_dir(name)
+        try:
+            system = cls._launch(config, name, folder)
+        except OSError as fault:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise DaemonFailed(f"cannot start a system in {folder}: {fault.strerror or fault}") from fault
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        system._await_up(timeout_s)
+        return system
+
+    @classmethod
+    def _launch(cls, config: Config, name: str, folder: Path) -> Self:
         config_file = folder / "config.json"
         fd = os.open(config_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
@@ -42,19 +55,22 @@ class PrivateSystem:
         theirs, ours = os.pipe2(os.O_CLOEXEC)
         command = [sys.executable, "-m", "callboard.daemon", "--name", name]
         command += ["--config-json", str(config_file), "--lease-fd", str(theirs)]
-        with (folder / _OUTPUT).open("wb") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(theirs,),
-                start_new_session=True,
-            )
-        os.close(theirs)
-        system = cls(process, folder, ours)
-        system._await_up(timeout_s)
-        return system
+        try:
+            with (folder / _OUTPUT).open("wb") as output:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(theirs,),
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return cls(process, folder, ours)
 
     def _await_up(self, timeout_s: float) -> None:
         give_up_at = time.monotonic() + timeout_s

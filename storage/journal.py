@@ -42,11 +42,15 @@ class JournalError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A conversation's log as found: the caller's new epoch, all records, and the damaged bytes cut off."""
+    """A conversation's log as found: the caller's new epoch, all records, and the damaged bytes cut off.
+
+    ``damaged``: whole lines were lost, which had been acknowledged. A torn last line was not, and is no damage.
+    """
 
     epoch: int
     records: tuple[Record, ...]
     dropped: int
+    damaged: bool = False
 
 
 @dataclass(slots=True)
@@ -110,7 +114,9 @@ class FileJournal:
             self._write(conversation, log, {"epoch": epoch, "conversation": conversation, "team": team})
             log.epoch, log.team, log.dropped = epoch, team, 0
             self._mark(conversation, log)
-        return Opened(epoch=epoch, records=tuple(records), dropped=dropped)
+        emptied = not records and self._path(conversation).with_suffix(".quarantine").exists()
+        damaged = lost_lines > 1 or emptied
+        return Opened(epoch=epoch, records=tuple(records), dropped=dropped, damaged=damaged)
 
     def append(self, conversation: str, epoch: int, records: Sequence[Record]) -> int:
         """Write the records, all or none, and return the log's last ``seq``; they are on disk then.

@@ -286,7 +286,7 @@ class Child(Actor):
     def _dispatch(self, message: Any, sender: Any) -> None:
         match message:
             case Envelope():
-                self.handle(message)
+                self._handle(message)
             case Reply():
                 self._requests.settle(message.request_id, message.body)
             case WatchMessage():
@@ -306,6 +306,15 @@ class Child(Actor):
                 return
             case _:
                 self.handle_notice(message, sender)
+
+    def _handle(self, envelope: Envelope) -> None:
+        """An asker whose command makes us crash is told so: it would send it again, to each of our successors."""
+        try:
+            self.handle(envelope)
+        except Exception as fault:
+            failure = Failure(kind="crashed", message=f"{type(fault).__name__}: {fault}", origin=self.init.id)
+            self.reply(envelope, failure)
+            raise
 
     def _begin(self, init: Init, sender: Any) -> None:
         self._parent = sender

@@ -116,18 +116,32 @@ class Outermost:
 
     def _keep(self) -> int:
         while True:
-            tree = self._start()
-            self._on_up(self._lives)
-            reason = self._watch(tree)
+            reason = self._live()
             if reason is None:
-                self._stop(tree)
                 self._log.info("stopped")
                 return 0
             self._log.error("system_lost", reason=reason, lives=self._lives)
-            self._abandon(tree)
             if not self._window.record(time.monotonic()):
                 self._log.critical("gave_up", reason="the system was lost too often")
                 return 1
+
+    def _live(self) -> str | None:
+        """One life of the whole: gives why it was lost, None when it was stopped. Only a first start may fail for good."""
+        try:
+            tree = self._start()
+        except (StartError, OSError) as fault:
+            if self._stop_signals:
+                return None
+            if self._lives == 1:
+                raise
+            return f"it did not start again: {fault}"
+        self._on_up(self._lives)
+        reason = self._watch(tree)
+        if reason is None:
+            self._stop(tree)
+        else:
+            self._abandon(tree)
+        return reason
 
     # ------------------------------------------------------------ start
     def _start(self) -> _Tree:

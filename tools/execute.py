@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 from collections.abc import AsyncIterable, Awaitable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from callboard.tools.bounds import MAX_DEPTH, is_too_deep, storable
 from callboard.tools.content import (
     Block,
+    Citation,
     ImageBlock,
     JsonBlock,
     ResourceBlock,
@@ -27,7 +29,10 @@ from callboard.tools.decorator import Tool
 from callboard.tools.errors import ToolFault
 
 MESSAGE_BYTES = 2048
+OUTCOMES = ("ok", "error", "deadline", "killed", "denied", "unavailable", "unknown", "cancelled")
 _GROUP_MEMBERS = 5
+_MAX_INT = 2**63 - 1
+_MAX_DIGITS = 4300
 
 
 def execute(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
@@ -51,21 +56,22 @@ def execute(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> T
 
 
 def to_result(value: object) -> ToolResult:
-    """Turn a tool's return value into a result of plain values only, so that any process can unpickle it.
+    """Turn a tool's return value into a result of plain values only, so that any process can read it.
 
-    Raises ToolFault for bytes and for what has no JSON form.
+    Every block, citation and field is rebuilt from exact builtins: no class of the tool's own leaves with it.
+    Raises ToolFault for bytes, for what has no JSON form, and for fields of a wrong type.
     """
     match value:
         case ToolResult():
-            return replace(
-                value,
-                content=tuple(_to_block(part) for part in value.content),
-                metadata=_to_json(dict(value.metadata)) if value.metadata else {},
-            )
+            result = _rebuilt(value)
         case tuple() | list() if any(_is_block(part) for part in value):
-            return ToolResult(content=tuple(_to_block(part) for part in value))
+            result = ToolResult(content=tuple(_to_block(part) for part in value))
         case _:
-            return ToolResult(content=(_to_block(value),))
+            result = ToolResult(content=(_to_block(value),))
+    checked = storable(result)
+    if checked is not result and isinstance(checked.content[0], TextBlock):
+        raise ToolFault(checked.content[0].text)
+    return checked
 
 
 def describe(error: BaseException) -> str:
@@ -114,12 +120,60 @@ def _is_block(value: object) -> bool:
     return isinstance(value, TextBlock | JsonBlock | ImageBlock | ResourceBlock)
 
 
+def _rebuilt(given: ToolResult) -> ToolResult:
+    if type(given.is_error) is not bool:
+        raise _wrong("is_error", "True or False", given.is_error)
+    outcome = _text(given.outcome, "outcome")
+    if outcome not in OUTCOMES:
+        raise ToolFault(
+            f"the tool returned a ToolResult with outcome {outcome[:40]!r}: it must be one of {', '.join(OUTCOMES)}"
+        )
+    if not isinstance(given.metadata, Mapping):
+        raise _wrong("metadata", "a mapping", given.metadata)
+    return ToolResult(
+        content=tuple(_to_block(part) for part in _sequence(given.content, "content", "content blocks")),
+        is_error=given.is_error,
+        outcome=outcome,
+        citations=tuple(
+            _citation(citation, f"citations[{index}]")
+            for index, citation in enumerate(_sequence(given.citations, "citations", "Citation objects"))
+        ),
+        metadata=_to_json(dict(given.metadata)) if given.metadata else {},
+    )
+
+
+def _citation(given: object, where: str) -> Citation:
+    if not isinstance(given, Citation):
+        raise _wrong(where, "a Citation(document=..., line=...) from callboard.tools.content", given)
+    return Citation(
+        document=_optional_text(given.document, f"{where}.document"),
+        page=_optional_int(given.page, f"{where}.page"),
+        line=_optional_int(given.line, f"{where}.line"),
+        line_end=_optional_int(given.line_end, f"{where}.line_end"),
+        url=_optional_text(given.url, f"{where}.url"),
+        record_id=_optional_text(given.record_id, f"{where}.record_id"),
+        score=_optional_float(given.score, f"{where}.score"),
+        retrieved_at=_optional_text(given.retrieved_at, f"{where}.retrieved_at"),
+    )
+
+
 def _to_block(value: object) -> Block:
     match value:
-        case TextBlock(text) | str(text):
-            return TextBlock(_plain(text))
-        case ImageBlock() | ResourceBlock():
-            return value
+        case TextBlock(text):
+            return TextBlock(_text(text, "TextBlock.text"))
+        case str():
+            return TextBlock(_plain(value))
+        case ImageBlock():
+            return ImageBlock(
+                _text(value.data, "ImageBlock.data"), _text(value.mime_type, "ImageBlock.mime_type")
+            )
+        case ResourceBlock():
+            return ResourceBlock(
+                _text(value.uri, "ResourceBlock.uri"),
+                _optional_text(value.mime_type, "ResourceBlock.mime_type"),
+                _optional_text(value.text, "ResourceBlock.text"),
+                _optional_text(value.blob, "ResourceBlock.blob"),
+            )
         case JsonBlock(inner):
             return JsonBlock(_to_json(inner))
         case bytes() | bytearray() | memoryview():
@@ -131,24 +185,74 @@ def _to_block(value: object) -> Block:
             return JsonBlock(_to_json(value))
 
 
+def _wrong(where: str, wanted: str, got: object) -> ToolFault:
+    return ToolFault(f"the tool returned {where} of type {type(got).__qualname__}: it must be {wanted}")
+
+
+def _sequence(value: object, where: str, of: str) -> tuple[object, ...]:
+    if not isinstance(value, tuple | list):
+        raise _wrong(where, f"a tuple or list of {of}", value)
+    return tuple(value)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(where, "text (base64 text for data and blobs)", value)
+    return _plain(value)
+
+
+def _optional_text(value: object, where: str) -> str | None:
+    return None if value is None else _text(value, where)
+
+
+def _optional_int(value: object, where: str) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(where, "a whole number or None", value)
+    plain = int.__int__(value)
+    if abs(plain) > _MAX_INT:
+        raise ToolFault(f"the tool returned {where} beyond 64 bits: give a number that counts from 1")
+    return plain
+
+
+def _optional_float(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, float):
+        plain = float.__float__(value)
+        return plain if math.isfinite(plain) else None
+    return _optional_int(value, where)
+
+
 def _plain(text: str) -> str:
     # Drops the class of a string enum, and lone surrogates, which no log and no endpoint can encode.
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return str.encode(text, "utf-8", "replace").decode("utf-8")
 
 
 def _to_json(value: object) -> Any:
-    if value is None or type(value) in (bool, int):
+    if value is None or type(value) is bool or (type(value) is int and abs(value) <= _MAX_INT):
         return value
     from pydantic_core import PydanticSerializationError, to_json  # 30 ms, and text does not need it
 
     try:
         # By way of text, because only there nan and infinity (no JSON) become strings.
-        return json.loads(to_json(value, inf_nan_mode="strings"))
+        plain = json.loads(to_json(value, inf_nan_mode="strings"), parse_int=_readable_int)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ToolFault(
             f"the tool returned a value of type {type(value).__qualname__}, which has no JSON form "
             f"({error}): return text, JSON values, a dataclass, a pydantic model or content blocks"
         ) from error
+    if is_too_deep(plain):
+        raise ToolFault(f"the tool returned a value nested more than {MAX_DEPTH} levels deep: flatten it")
+    return plain
+
+
+def _readable_int(digits: str) -> int:
+    # A tool may have lifted its own interpreter's limit; the readers of its result have not.
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(digits)} digits; at most {_MAX_DIGITS} can be read")
+    return int(digits)
 
 
 def _exit_code(leaving: SystemExit) -> str:

@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from callboard.tools.contract import ToolSpec
 from callboard.tools.decorator import FunctionTool, Tool, check_definition
@@ -105,7 +105,7 @@ def _import(name: str) -> ModuleType:
                 name, f"no module {error.name!r} is installed: check the name, or give a path ending in .py"
             ) from error
         raise ModuleFault(name, _import_reason(error, name)) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # an interrupt or an exit at import is the module's own doing
         raise ModuleFault(name, _import_reason(error, name)) from error
 
 
@@ -122,9 +122,7 @@ def _import_file(module_ref: str, name: str, path: Path) -> ModuleType:
         sys.modules.pop(name)
         if before is not None:
             sys.modules[name] = before
-        if isinstance(error, Exception | SystemExit):
-            raise ModuleFault(module_ref, _import_reason(error, str(path))) from error
-        raise
+        raise ModuleFault(module_ref, _import_reason(error, str(path))) from error
     return module
 
 
@@ -160,7 +158,7 @@ def _is_tool_class(value: object) -> TypeGuard[type[Tool]]:
 def _instance(tool_class: type[Tool], module_ref: str) -> Tool:
     try:
         return tool_class()
-    except Exception as error:
+    except BaseException as error:
         raise ModuleFault(
             module_ref,
             f"the tool class {tool_class.__name__} cannot be made without arguments: {describe(error)}",
@@ -177,7 +175,7 @@ def _spec_of(found: Tool, attribute: str, module: ModuleType, module_ref: str) -
     spec = ToolSpec(
         name=found.name,
         description=found.description or inspect.cleandoc(type(found).__doc__ or ""),
-        parameters=dict(found.parameters),
+        parameters=_plain_schema(found, module_ref),
         annotations=found.annotations,
         deadline_s=found.deadline_s,
         memory_mb=found.memory_mb,
@@ -200,6 +198,14 @@ def _home(found: Tool, attribute: str, module: ModuleType, module_ref: str) -> t
 def _source(module: ModuleType) -> bytes:
     file = module.__file__
     return Path(file).read_bytes() if file and Path(file).is_file() else b""
+
+
+def _plain_schema(found: Tool, module_ref: str) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(found.parameters), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModuleFault(module_ref, f"the schema of tool {found.name!r} is not JSON: {error}") from error
+    return plain
 
 
 def _digest(spec: ToolSpec, source: bytes, module_ref: str) -> str:

@@ -1,4 +1,4 @@
-"""The table of commands, and ``main``.
+"""The table of commands, and ``run``.
 
 Importing this imports typer and nothing else that is heavy, so that ``--help`` and shell completion are
 quick.
@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 
 from callboard.cli import listing, options, running, talking, trusting
-from callboard.cli.exits import EXIT_CODES, READER_GONE, reported, silence_stdout
+from callboard.cli.exits import EXIT_CODES, READER_GONE, UNREACHABLE, report_os_fault, reported, silence
 from callboard.cli.model import model_app
+from callboard.cli.streams import open_missing_streams
 
 _ABOUT = f"""Callboard: a supervised runtime for tool-calling agents.
 
@@ -75,8 +76,9 @@ app.add_typer(model_app, name="model")
 app.command("version")(version)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; give the exit code. Text that a stream cannot encode is shown as '?'."""
+    open_missing_streams()
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -86,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
     except BrokenPipeError:
-        silence_stdout()
+        silence(sys.stdout)
         return READER_GONE
+    except OSError as fault:
+        report_os_fault(fault)
+        return UNREACHABLE
     return 0

@@ -1,15 +1,17 @@
 """How a command ends: its exit code by kind of outcome, and one quiet line instead of a traceback.
 
-Every command is wrapped by ``reported``. An exception that is not ours is a bug and keeps its traceback.
+Every command is wrapped by ``reported``. What the operating
+system refuses (a full disk) is said likewise; any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TextIO
 
 import typer
 
@@ -29,10 +31,12 @@ Exit codes:
   0    answered, or done
   1    the turn failed
   2    wrong usage or configuration
-  3    the system could not be reached or started; nothing is running
+  3    the system could not be reached or started; nothing is running; output could not be written
   4    the turn was cancelled
   130  interrupted by Ctrl-C
   141  the reader of a pipe went away"""
+
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 Arguments = ParamSpec("Arguments")
 
@@ -55,8 +59,11 @@ def reported(command: Callable[Arguments, int | None]) -> Callable[Arguments, No
             report(str(fault))
             code = exit_code(fault)
         except BrokenPipeError:
-            silence_stdout()
+            silence(sys.stdout)
             code = READER_GONE
+        except OSError as fault:
+            report_os_fault(fault)
+            code = UNREACHABLE
         except KeyboardInterrupt:
             code = INTERRUPTED
         raise typer.Exit(code)
@@ -65,16 +72,32 @@ def reported(command: Callable[Arguments, int | None]) -> Callable[Arguments, No
 
 
 def report(message: str) -> None:
-    """Say on stderr what went wrong, cleaned of what a terminal would obey."""
+    """Say on stderr what went wrong, cleaned of what a terminal would obey; where stderr takes nothing, nobody."""
     from callboard.gateway.terminal.plain import clean
 
-    typer.echo(f"callboard: {clean(message)}", err=True)
-
-
-def silence_stdout() -> None:
-    """Let what is still buffered for a reader that is gone go nowhere, so that the exit is quiet."""
     try:
-        descriptor = sys.stdout.fileno()
+        typer.echo(f"callboard: {clean(message)}", err=True)
+    except OSError:
+        silence(sys.stderr)
+
+
+def report_os_fault(fault: OSError) -> None:
+    """Say in one sentence what the operating system refused, and drop output that cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout)
+    told = fault.strerror or str(fault) or type(fault).__name__
+    if fault.filename is None and fault.errno in _NOT_WRITTEN:
+        report(f"the output could not be written: {told}")
+    else:
+        report(told if fault.filename is None else f"{os.fsdecode(fault.filename)}: {told}")
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is still buffered for a stream that takes no more go nowhere, so that the exit is quiet."""
+    try:
+        descriptor = stream.fileno()
     except (OSError, ValueError):
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -31,12 +31,22 @@ def open_system(name: str, flags: Flags, weights: Weights = "not needed") -> Sys
 
     if not flags.given:
         try:
-            return connect(name=name, private=False)
+            return attach(name)
         except NoDaemon:
             pass
     config = flags.load()
     check_model(config, weights)
     return connect(name=name, config=config, private=True)
+
+
+def attach(name: str) -> System:
+    """Attach to the running system ``name``; raises NoDaemon, and then leaves no folder of that name behind."""
+    from callboard import daemon
+    from callboard.api import connect
+
+    if not daemon.runs(name):
+        raise NoDaemon(f"no system named {name} is running; start one with 'callboard serve'")
+    return connect(name=name, private=False)
 
 
 def check_model(config: Config, weights: Weights) -> None:

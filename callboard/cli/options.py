@@ -91,6 +91,12 @@ class Flags:
         """True when there is any, so that the command starts a private system."""
         return self != Flags()
 
+    @property
+    def named_modules(self) -> frozenset[str]:
+        """The modules of ``--tools-from``, as the configuration names them: files by their whole path."""
+        files = (str(Path(given).expanduser().resolve()) for given in self.tools_from)
+        return frozenset((*self.tools_from, *files))
+
     def load(self) -> Config:
         """Load the file that was given or is found, with the other flags over it; raises ConfigError."""
         from callboard.config import discover_config, load_config

@@ -10,7 +10,7 @@ import typer
 from callboard.cli import options
 from callboard.cli.exits import reported
 from callboard.cli.listing import print_views
-from callboard.cli.opening import check_model
+from callboard.cli.opening import attach, check_model
 from callboard.cli.options import Flags, system_name
 
 
@@ -55,10 +55,8 @@ def serve(
 @reported
 def stop(context: typer.Context, name: options.NameOption = None) -> None:
     """Stop the running daemon and wait until it is gone; exit with 3 when none runs."""
-    from callboard.api import connect
-
     wanted = system_name(context, name)
-    with connect(name=wanted, private=False) as system:
+    with attach(wanted) as system:
         system.stop()
     typer.echo(f"{wanted} is stopped")
 
@@ -68,10 +66,9 @@ def status(
     context: typer.Context, name: options.NameOption = None, as_json: options.JsonOption = False
 ) -> None:
     """Show the running daemon: pid, version, since when, configuration; exit with 3 when none runs."""
-    from callboard.api import connect
     from callboard.gateway.terminal.listings import status_lines
     from callboard.gateway.terminal.look import look_of
 
-    with connect(name=system_name(context, name), private=False) as system:
+    with attach(system_name(context, name)) as system:
         found = system.status()
     print_views(found, status_lines(found, look_of(sys.stdout, os.environ)), as_json)

@@ -12,6 +12,7 @@ import typer
 
 from callboard.cli import options
 from callboard.cli.exits import BAD_USAGE, INTERRUPTED, TURN_CANCELLED, TURN_FAILED, report, reported
+from callboard.cli.faults import check_tools, tell_servers_down
 from callboard.cli.opening import open_system
 from callboard.cli.options import Flags, system_name, tool_names
 from callboard.errors import CallboardError
@@ -64,9 +65,11 @@ def chat(
     )
     with open_system(system_name(context, name), flags, "agreed" if yes else "offered") as system:
         wanted = tool_names(tools)
+        check_tools(system, flags, wanted)
+        tell_servers_down(system)
         if conversation is not None:
             opened = system.conversation(
-                template=template, tools=wanted, conversation_id=conversation, linked=False
+                template=template, tools=wanted, conversation_id=conversation, linked=False, create=False
             )
             return _chat(system, opened)
         with closing(system.conversation(template=template, tools=wanted)) as opened:
@@ -108,9 +111,12 @@ def ask(
         config=config, base_url=base_url, model=model, api_key=api_key, tools_from=tuple(tools_from or ())
     )
     with open_system(system_name(context, name), flags, "agreed" if yes else "required") as system:
-        opened = system.conversation(template=template, tools=tool_names(tools))
-        with closing(opened):
-            return _ask(opened, text, deadline, tool_deadline, as_json)
+        wanted = tool_names(tools)
+        check_tools(system, flags, wanted)
+        with closing(system.conversation(template=template, tools=wanted)) as opened:
+            code = _ask(opened, text, deadline, tool_deadline, as_json)
+            tell_servers_down(system)
+            return code
 
 
 def _chat(system: System, conversation: Conversation) -> int:

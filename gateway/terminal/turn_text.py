@@ -44,7 +44,9 @@ class TurnText:
             case TextDelta(text=text):
                 return self._say(text) if self._streaming else []
             case TextDiscarded():
-                self._shown = ""
+                shown, self._shown = self._shown, ""
+                if not clean(shown).strip():
+                    return []
             case StepFinished(calls=calls) if calls:
                 return self._end_step(event.text)
             case TurnAnswered():

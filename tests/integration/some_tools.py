@@ -5,6 +5,7 @@ import signal
 import time
 
 from callboard import ToolContext, tool
+from callboard.tools.content import TextBlock, ToolResult
 
 
 @tool(read_only=True)
@@ -90,3 +91,19 @@ def breed(path: str) -> str:
 def whoami(context: ToolContext) -> dict[str, object]:
     """Say for whom the tool runs, and what it sees of the environment."""
     return {"user": context.user, "team": context.team, "stdin": os.read(0, 10).decode()}
+
+
+@tool
+def flood(kib: int) -> str:
+    """Give back very much text."""
+    return "x" * (kib * 1024)
+
+
+@tool
+def odd_result(kind: str) -> object:
+    """Give back what cannot be kept."""
+    if kind == "huge_int":
+        return {"n": 10**5000}
+    if kind == "bad_citations":
+        return ToolResult(content=(TextBlock("x"),), citations="docs/a.md")
+    return object()

@@ -16,7 +16,7 @@ import pytest
 
 import callboard
 from callboard.daemon import is_running
-from callboard.paths import runtime_dir
+from callboard.paths import runtime_dir, runtime_root
 from callboard.supervisor.process import is_running as is_alive
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, texts
@@ -140,6 +140,27 @@ def test_a_module_that_cannot_be_loaded_is_said_and_the_rest_works(
     fault = next(row for name, row in rows.items() if "broken" in name)
     assert fault["state"] == "disabled"
     assert "nothing_of_the_kind" in fault["reason"]
+    asked = run("ask", "x", "--tools-from", str(broken), *flags(model))
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert f"tool module {broken} is not loaded" in asked.stderr
+    assert not model.requests
+
+
+def test_a_private_system_that_fails_to_start_says_why_and_leaves_nothing(
+    model: ScriptedModelServer, tmp_path: Path
+) -> None:
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n", encoding="utf-8")
+    done = run("ask", "x", "--tools-from", str(deadly), *flags(model))
+    assert done.returncode == 3
+    assert "did not start" in done.stderr
+    assert not list(runtime_root().glob("private-*"))
+
+
+def test_a_conversation_that_does_not_exist_is_not_made(model: ScriptedModelServer) -> None:
+    done = run("chat", "--conversation", "typo", *flags(model), stdin="hello\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "typo" in done.stderr
 
 
 def test_the_commands_attach_to_the_running_daemon(daemon: subprocess.Popen[bytes]) -> None:

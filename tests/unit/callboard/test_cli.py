@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import callboard.api
+import callboard.daemon
 from callboard.actors.events import (
     Event,
     TextDelta,
@@ -24,7 +25,7 @@ from callboard.actors.events import (
 )
 from callboard.cli import opening
 from callboard.cli.app import app
-from callboard.errors import DaemonFailed, NoDaemon, Refused, Unavailable
+from callboard.errors import ConversationNotFound, DaemonFailed, Refused, Unavailable
 from callboard.views import ActorInfo, ServerInfo, SystemStatus, ToolListing
 
 
@@ -69,6 +70,8 @@ class FakeSystem:
 
     def __init__(self) -> None:
         self.conversations: list[tuple[dict[str, Any], FakeConversation]] = []
+        self.faults: dict[str, str] = {}
+        self.server = ServerInfo(name="time", state="ready", pid=4, tools=2)
         self.stopped = False
         self.closed = False
 
@@ -79,14 +82,20 @@ class FakeSystem:
         self.closed = True
 
     def conversation(self, **given: Any) -> FakeConversation:
+        if not given.get("create", True) and given["conversation_id"] != "c1":
+            raise ConversationNotFound("there is no such conversation")
         self.conversations.append((given, FakeConversation()))
         return self.conversations[-1][1]
 
     def tools(self) -> list[ToolListing]:
-        return [ToolListing(name="calculate", description="Evaluate.", annotations=("read_only",))]
+        faults = [
+            ToolListing(name=module, state="disabled", reason=reason, source=module)
+            for module, reason in self.faults.items()
+        ]
+        return [ToolListing(name="calculate", description="Evaluate.", annotations=("read_only",)), *faults]
 
     def servers(self) -> list[ServerInfo]:
-        return [ServerInfo(name="time", state="ready", pid=4, tools=2)]
+        return [self.server]
 
     def tree(self) -> list[ActorInfo]:
         return [
@@ -121,8 +130,6 @@ class World:
 
     def connect(self, **given: Any) -> FakeSystem:
         self.calls.append(given)
-        if given["private"] is False and not self.daemon:
-            raise NoDaemon(f"no system {given['name']!r} is running")
         if self.fault is not None:
             raise self.fault
         return self.system
@@ -132,6 +139,7 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     monkeypatch.setattr(callboard.api, "connect", made.connect)
+    monkeypatch.setattr(callboard.daemon, "runs", lambda name: made.daemon)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -147,8 +155,8 @@ def test_the_answer_is_on_stdout_and_the_activity_on_stderr(world: World) -> Non
     result = run("ask", "hello")
     assert (result.exit_code, result.stdout) == (0, "hello\n")
     assert result.stderr.startswith(("▸ calculate", "> calculate"))
-    assert [call["private"] for call in world.calls] == [False, True]
-    assert world.calls[1]["config"].model.base_url == "http://127.0.0.1:9/v1"
+    assert [call["private"] for call in world.calls] == [True]
+    assert world.calls[0]["config"].model.base_url == "http://127.0.0.1:9/v1"
     assert world.system.closed and world.system.conversations[0][1].closed
 
 
@@ -198,6 +206,9 @@ def test_a_piped_question_is_read_from_stdin(world: World, arguments: Sequence[s
         (("ask", "q", "--config", "none.toml"), "callboard: none.toml: there is no such file"),
         (("ask", "q", "--tools-from", "./none.py"), "--tools-from: expected an existing '.py' file"),
         (("ask", "q", "--name", "a/b"), "--name: expected"),
+        (("ask", "q", "--tools", "zzz"), "there is no tool 'zzz'; the nearest is 'calculate'"),
+        (("ask", "q", "--tools", "calculate,calculat"), "the nearest is 'calculate'"),
+        (("chat", "--conversation", "typo"), "there is no such conversation"),
         (("tools", "show", "calculat"), "did you mean 'calculate'?"),
         (("trust",), "callboard.toml: there is no such file"),
         (("ask", "--nonsense"), "--nonsense"),
@@ -215,20 +226,20 @@ def test_flags_go_where_they_belong(world: World, tmp_path: Path) -> None:
     world.daemon = True
     (tmp_path / "t.py").touch()
     flags = ["--base-url", "http://h/v1", "--model", "m", "--api-key", "k", "--tools-from", "t.py"]
-    more = ["--tools", "a, b", "--template", "clerk", "--tool-deadline", "2", "--deadline", "9"]
+    more = ["--tools", "calculate, time__*", "--template", "clerk", "--tool-deadline", "2", "--deadline", "9"]
     assert run("--name", "work", "ask", "q", *flags, *more).exit_code == 0
     (call,) = world.calls
     assert (call["name"], call["private"]) == ("work", True)
     assert (call["config"].model.name, call["config"].model.key) == ("m", "k")
     assert call["config"].tools.modules == (str(tmp_path / "t.py"),)
     given, conversation = world.system.conversations[0]
-    assert given == {"template": "clerk", "tools": ["a", "b"]}
+    assert given == {"template": "clerk", "tools": ["calculate", "time__*"]}
     assert conversation.deadlines == (9, 2)
 
 
 def test_without_flags_the_running_daemon_is_used(world: World) -> None:
     world.daemon = True
-    assert run("ask", "q", "--tools", "a", "--name", "work").exit_code == 0
+    assert run("ask", "q", "--tools", "calculate", "--name", "work").exit_code == 0
     assert world.calls == [{"name": "work", "private": False}]
 
 
@@ -259,7 +270,7 @@ def test_status_and_stop_are_about_the_daemon_only(world: World) -> None:
     for command in ("status", "stop"):
         result = run(command)
         assert result.exit_code == 3
-        assert "no system 'default' is running" in result.stderr
+        assert "no system named default is running" in result.stderr
     world.daemon = True
     assert json.loads(run("status", "--json").stdout)["pid"] == 1
     assert "default is running" in run("status").stdout
@@ -277,7 +288,7 @@ def test_a_piped_chat_takes_line_by_line(world: World) -> None:
 def test_a_conversation_taken_up_again_is_left_open(world: World) -> None:
     assert run("chat", "--conversation", "c1", stdin="one\n").exit_code == 0
     given, conversation = world.system.conversations[0]
-    assert given["conversation_id"] == "c1" and given["linked"] is False
+    assert given["conversation_id"] == "c1" and given["linked"] is False and given["create"] is False
     assert not conversation.closed
 
 
@@ -353,3 +364,82 @@ def test_a_reader_that_goes_away_is_no_drama() -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_tools_that_may_yet_come_with_a_server_are_taken(world: World) -> None:
+    assert run("ask", "q", "--tools", "time__now,nothing_*").exit_code == 0
+
+
+def test_a_module_that_is_not_loaded_is_told_and_ends_it_when_the_flag_named_it(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").touch()
+    world.system.faults = {str(tmp_path / "broken.py"): "no module named x", "elsewhere": "it raised"}
+    for command in (("ask", "q"), ("chat",)):
+        result = run(*command)
+        assert result.exit_code == 0
+        assert "callboard: tool module elsewhere is not loaded: it raised\n" in result.stderr
+        refused = run(*command, "--tools-from", "broken.py")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "broken.py is not loaded: no module named x" in refused.stderr
+    assert len(world.system.conversations) == 2
+
+
+def test_a_server_that_is_away_is_told_with_its_last_error(world: World) -> None:
+    world.system.server = ServerInfo(name="time", state="parked", last_error="no such\ncommand")
+    for command in (("ask", "q"), ("chat",)):
+        result = run(*command)
+        assert result.exit_code == 0
+        assert result.stderr.endswith("callboard: server time is parked: no such command\n")
+
+
+def callboard_process(shell: str, *, module: str = "callboard") -> subprocess.CompletedProcess[str]:
+    line = f'"{sys.executable}" -m {module} {shell}'
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("version >&-", 0, ""),
+        ("version <&- >&- 2>&-", 0, ""),
+        ("ask <&-", 2, "callboard: expected a question"),
+        ("version >/dev/full", 3, "callboard: the output could not be written: No space left on device\n"),
+        ("--help >/dev/full", 3, "callboard: the output could not be written: No space left on device\n"),
+        ("--nonsense 2>/dev/full", 3, ""),
+        ("status --name nobody 2>/dev/full", 3, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_make_no_traceback(line: str, code: int, told: str) -> None:
+    done = callboard_process(line)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(told) if told else done.stderr == ""
+
+
+def test_what_the_system_refuses_is_one_sentence(world: World) -> None:
+    world.fault = PermissionError(13, "Permission denied", "/a/place")
+    result = run("ask", "q")
+    assert (result.exit_code, result.stderr) == (3, "callboard: /a/place: Permission denied\n")
+
+
+def test_ctrl_c_while_it_is_loaded_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import builtins, sys; load = builtins.__import__\n"
+        "def pressed(name, *rest):\n"
+        "    if name == 'typer': raise KeyboardInterrupt\n"
+        "    return load(name, *rest)\n"
+        "builtins.__import__ = pressed\n"
+        "from callboard.cli import main; sys.exit(main(['version']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_looking_for_a_system_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for command in (("status",), ("stop",), ("ask", "q", "--base-url", "foo")):
+        assert run("--name", "nobody", *command).exit_code in (2, 3)
+    callboard.daemon.check_free("nobody")
+    assert list(tmp_path.iterdir()) == []

@@ -194,3 +194,14 @@ def test_what_is_not_the_answer_stands_beside_it() -> None:
     )
     assert written(events, streaming=True)[1] == activity
     assert written(events, streaming=False)[1] == "Let me see.\n" + activity
+
+
+@pytest.mark.parametrize(
+    ("streaming", "before", "told"), [(True, "Hel", True), (True, "", False), (False, "Hel", False)]
+)
+def test_discarded_text_is_told_only_where_it_was_shown(streaming: bool, before: str, told: bool) -> None:
+    turn = TurnText(WIDE, streaming=streaming)
+    if before:
+        turn.feed(TextDelta(turn_id="t", text=before))
+    said = "".join(piece.text for piece in turn.feed(TextDiscarded(turn_id="t", reason="model_lost")))
+    assert ("the text above does not count" in said) == told

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,3 +272,85 @@ def test_execution_adds_little_time_of_its_own() -> None:
     for _ in range(200):
         _run(lambda: "x")
     assert time.monotonic() - started < 2.0
+
+
+class _Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("boom",))
+
+
+def _deep(levels: int) -> list[Any]:
+    return [_deep(levels - 1)] if levels > 1 else []
+
+
+class _Sly(str):  # noqa: SLOT000 (it must look like a user's careless class)
+    def encode(self, *_: Any) -> bytes:
+        raise RuntimeError("no")
+
+
+def _given(**fields: Any) -> ToolResult:
+    return ToolResult(**fields)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (_given(citations=["docs/a.md"]), ["citations[0]", "str", "Citation("]),
+        (_given(citations="zzz"), ["citations", "str", "tuple or list"]),
+        (_given(citations=(Citation(line="3"),)), ["citations[0].line", "str"]),  # type: ignore[arg-type]
+        (_given(citations=(Citation(page=10**5000),)), ["citations[0].page", "64 bits"]),
+        (_given(citations=(Citation(url=_Bomb()),)), ["citations[0].url", "_Bomb"]),  # type: ignore[arg-type]
+        (_given(is_error="no"), ["is_error", "str", "True or False"]),
+        (_given(outcome=3), ["outcome", "int"]),
+        (_given(outcome="fine"), ["outcome 'fine'", "ok, error"]),
+        (_given(content="text"), ["content", "tuple or list"]),
+        (_given(content=TextBlock("x")), ["content", "TextBlock"]),
+        (_given(metadata=[1]), ["metadata", "mapping"]),
+        (_given(metadata={"a": _Bomb()}), ["JSON"]),
+        (TextBlock(_Bomb()), ["TextBlock.text", "_Bomb"]),  # type: ignore[arg-type]
+        (ImageBlock(b"x", "image/png"), ["ImageBlock.data", "bytes", "base64"]),  # type: ignore[arg-type]
+        (ImageBlock("aGk=", _Bomb()), ["ImageBlock.mime_type", "_Bomb"]),  # type: ignore[arg-type]
+        (ResourceBlock(Path("/x")), ["ResourceBlock.uri", "Path"]),  # type: ignore[arg-type]
+        (ResourceBlock("u", blob=_Bomb()), ["ResourceBlock.blob", "_Bomb"]),  # type: ignore[arg-type]
+        (10**5000, ["int", "JSON"]),
+        ({"a": 10**5000}, ["dict", "JSON"]),
+        (JsonBlock(-(10**5000)), ["int", "JSON"]),
+        (_deep(150), ["nested"]),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_an_error_for_its_author(value: object, words: list[str]) -> None:
+    result = _run(lambda: value)
+    assert (result.is_error, result.outcome) == (True, "error")
+    assert all(word in _text(result) for word in words), _text(result)
+
+
+def test_a_huge_number_is_refused_even_where_the_tool_lifted_the_limit() -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert _run(lambda: {"a": 10**5000}).is_error
+        assert _run(lambda: 10**5000).is_error
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+def test_every_field_that_leaves_is_of_an_exact_plain_type() -> None:
+    sly = _Sly("x")
+
+    class Mine(ResourceBlock):
+        pass
+
+    result = to_result(
+        _given(
+            content=[Mine(sly, sly, sly, sly), ImageBlock(sly, sly), TextBlock(sly), sly],
+            outcome=_Sly("ok"),
+            citations=[Citation(document=sly, line=Level.HIGH, score=float("nan"), page=None)],
+        )
+    )
+    expected = ToolResult(
+        content=(ResourceBlock("x", "x", "x", "x"), ImageBlock("x", "x"), TextBlock("x"), TextBlock("x")),
+        citations=(Citation(document="x", line=3),),
+    )
+    assert result == expected
+    assert pickle.dumps(result).count(b"_Sly") == pickle.dumps(result).count(b"Level") == 0
+    assert type(result.content[0]) is ResourceBlock
