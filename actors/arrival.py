@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from callboard.actors.messages import Ask
 from callboard.supervisor.envelope import Envelope
 
-
 MAX_TEXT = 1024 * 1024
 
 

@@ -66,10 +66,14 @@ class JournalActor(Child):
         try:
             events = tuple(event_from_json(record) for record in opened.records)
         except EventError as fault:
-            return Failure(kind="unreadable", message=f"the log of conversation {conversation} cannot be read: {fault}")
+            return Failure(
+                kind="unreadable", message=f"the log of conversation {conversation} cannot be read: {fault}"
+            )
         lost = opened.damaged if not events else not isinstance(events[0], ConversationOpened)
         if lost:
-            return Failure(kind="unreadable", message=f"the log of conversation {conversation} has lost its beginning")
+            return Failure(
+                kind="unreadable", message=f"the log of conversation {conversation} has lost its beginning"
+            )
         if create is None and not events:
             return Failure(kind="not_found", message=f"there is no conversation {conversation}")
         return LogOpened(epoch=opened.epoch, events=events, damaged=opened.damaged)

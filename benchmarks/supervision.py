@@ -187,21 +187,38 @@ def main() -> None:
     mail.prepare_environment(Path(tempfile.gettempdir()))
     mends.apply(os.getpid())
     times = 10 if quick else 50
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    )
     print(f"load before: {os.getloadavg()[0]:.1f}")
     rows: list[tuple[str, str]] = []
     with tree() as one:
-        rows.append(("SIGKILL to the replacement's answer, at rest", f"{statistics.median(restart_ms(one, times)):.1f} ms"))
+        rows.append(
+            (
+                "SIGKILL to the replacement's answer, at rest",
+                f"{statistics.median(restart_ms(one, times)):.1f} ms",
+            )
+        )
         rows.append(("spawn to the first answer", f"{statistics.median(spawn_ms(one, times)):.1f} ms"))
         with busy_cores():
             rows.append(
-                ("SIGKILL to the replacement's answer, all cores busy", f"{statistics.median(restart_ms(one, times)):.1f} ms")
+                (
+                    "SIGKILL to the replacement's answer, all cores busy",
+                    f"{statistics.median(restart_ms(one, times)):.1f} ms",
+                )
             )
     for count in (100, 200) if quick else (100, 200, 500, 1000):
         with tree() as one:
             started, answered, uss = many(one, count, 0)
-            rows.append((f"{count} children at once: all started", f"{started:.2f} s ({started / count * 1000:.1f} ms each)"))
-            rows.append((f"{count} children at once: all answered", f"{answered:.2f} s; {uss:.1f} MB private each"))
+            rows.append(
+                (
+                    f"{count} children at once: all started",
+                    f"{started:.2f} s ({started / count * 1000:.1f} ms each)",
+                )
+            )
+            rows.append(
+                (f"{count} children at once: all answered", f"{answered:.2f} s; {uss:.1f} MB private each")
+            )
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")

@@ -40,7 +40,7 @@ from callboard.actors.names import CATALOGUE, SERVERS
 from callboard.actors.owner import this_process
 from callboard.actors.toolbox import Toolbox, states
 from callboard.config import Config, discover_config, load_config
-from callboard.daemon import SystemInfo, is_running, read_info
+from callboard.daemon import SystemInfo, is_running, read_info, runs
 from callboard.errors import ConversationNotFound, NoDaemon, Refused, ToolNotFound, Unavailable
 from callboard.mailbox import Mailbox
 from callboard.paths import runtime_dir
@@ -68,7 +68,7 @@ def connect(
     given); True always starts one; False never does. Raises NoDaemon, DaemonFailed or ConfigError.
     """
     if private is None:
-        private = config is not None or not is_running(runtime_dir(name))
+        private = config is not None or not runs(name)
     if private:
         loaded = (
             config
@@ -79,9 +79,9 @@ def connect(
         )
         process = PrivateSystem.start(loaded, timeout_s)
         return System(process.folder, process.info, process)
-    folder = runtime_dir(name)
-    if not is_running(folder):
+    if not runs(name):
         raise NoDaemon(f"no system named {name} is running; start one with 'callboard serve'")
+    folder = runtime_dir(name)
     return System(folder, _await_info(folder, name, timeout_s), None)
 
 

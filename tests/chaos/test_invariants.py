@@ -37,7 +37,10 @@ PROBED = entry(8.0, "probe", ok=True, why="turn_answered", took_s=0.1)
     [
         (one_ending, [STARTED]),
         (one_ending, [STARTED, ANSWERED, ANSWERED]),
-        (one_ending, [STARTED, entry(99, "turn_end", id="t", conversation="c", ending="x", reason="", took_s=90.0)]),
+        (
+            one_ending,
+            [STARTED, entry(99, "turn_end", id="t", conversation="c", ending="x", reason="", took_s=90.0)],
+        ),
         (no_double_effect, [entry(1, "effect", id="t", times=2)]),
         (isolation, [STARTED, FAILED]),
         (isolation, [entry(1.0, "fault", fault="sigkill", id="x", victim="client", pid=1), STARTED, FAILED]),
@@ -66,4 +69,7 @@ def test_a_good_history_violates_nothing() -> None:
 
 
 def test_a_failed_turn_beside_a_fault_is_no_breach_of_isolation() -> None:
-    assert isolation([entry(8.5, "fault", fault="sigkill", id="x", victim="client", pid=1), STARTED, FAILED]) == []
+    assert (
+        isolation([entry(8.5, "fault", fault="sigkill", id="x", victim="client", pid=1), STARTED, FAILED])
+        == []
+    )

@@ -130,7 +130,9 @@ def test_a_huge_result_is_cut_and_the_conversation_goes_on(conversation: Convers
 
 
 @pytest.mark.parametrize("kind", ["huge_int", "bad_citations", "object"])
-def test_a_result_that_cannot_be_kept_is_an_error_result(conversation: Conversation, system: System, kind: str) -> None:
+def test_a_result_that_cannot_be_kept_is_an_error_result(
+    conversation: Conversation, system: System, kind: str
+) -> None:
     events = list(conversation.ask(call("odd_result", kind=kind)))
     assert events[-1].type == "turn_answered"
     assert [e.outcome for e in events if e.type == "tool_call_finished"] == ["error"]  # type: ignore[attr-defined]

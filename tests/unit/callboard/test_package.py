@@ -19,7 +19,9 @@ def test_every_public_name_can_be_loaded() -> None:
 
 def test_importing_it_loads_nothing_heavy() -> None:
     code = "import sys, callboard; print([m for m in ('openai', 'pydantic', 'thespian', 'psutil') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
     assert done.stdout.strip() == "[]"
 
 

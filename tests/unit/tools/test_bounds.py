@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -120,9 +121,15 @@ class _Evil(Exception):
         raise RuntimeError("no")
 
 
-class _EvilMapping(dict[str, Any]):
-    def keys(self) -> Any:
+class _EvilMapping(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
         raise _Evil
+
+    def __iter__(self) -> Iterator[str]:
+        raise _Evil
+
+    def __len__(self) -> int:
+        return 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ class _EvilMapping(dict[str, Any]):
         _with(citations="zzz"),
         _with(citations=(Citation(score=float("inf")),)),
         _with(metadata={"a": {1}}),
-        _with(metadata=_EvilMapping(a=1)),
+        _with(metadata=_EvilMapping()),
         _with(is_error=1),
         _with(outcome=None),
     ],

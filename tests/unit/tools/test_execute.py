@@ -283,7 +283,7 @@ def _deep(levels: int) -> list[Any]:
     return [_deep(levels - 1)] if levels > 1 else []
 
 
-class _Sly(str):  # noqa: SLOT000 (it must look like a user's careless class)
+class _Sly(str):
     def encode(self, *_: Any) -> bytes:
         raise RuntimeError("no")
 
@@ -312,7 +312,7 @@ def _given(**fields: Any) -> ToolResult:
         (ImageBlock("aGk=", _Bomb()), ["ImageBlock.mime_type", "_Bomb"]),  # type: ignore[arg-type]
         (ResourceBlock(Path("/x")), ["ResourceBlock.uri", "Path"]),  # type: ignore[arg-type]
         (ResourceBlock("u", blob=_Bomb()), ["ResourceBlock.blob", "_Bomb"]),  # type: ignore[arg-type]
-        (10**5000, ["int", "JSON"]),
+        (JsonBlock(10**5000), ["int", "JSON"]),
         ({"a": 10**5000}, ["dict", "JSON"]),
         (JsonBlock(-(10**5000)), ["int", "JSON"]),
         (_deep(150), ["nested"]),
