@@ -134,7 +134,7 @@ class ClientActor(Child):
             self._leave_when_closed()
             return
         if self._damaged:
-            message = "a part of the conversation's log was lost; what the turn had done is not known, it is not gone on with"
+            message = "a part of the conversation's log was lost, so what the turn had done is not known"
             failed = TurnFailed(turn_id=unfinished.turn_id, reason="log_damaged", message=message)
             self._log.append((failed,), self._next_turn)
             return

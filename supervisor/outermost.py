@@ -126,7 +126,7 @@ class Outermost:
                 return 1
 
     def _live(self) -> str | None:
-        """One life of the whole: gives why it was lost, None when it was stopped. Only a first start may fail for good."""
+        """One life of the whole: gives why it was lost, None when it was stopped. Only a first start fails for good."""
         try:
             tree = self._start()
         except (StartError, OSError) as fault:
