@@ -1,7 +1,8 @@
 """Load users' tool modules: make specs of the tools in one, and get back the tool that a spec names.
 
 It decides which things in a module are tools, and their digest. It runs users' code at import, so only the
-catalogue (``specs_of``) and the tool workers (``load_tool``, one module each) call it; a fault in a module is
+describing processes (``specs_of``; the catalogue for the built-ins) and the tool workers (``load_tool``, one
+module each) call it; a fault in a module is
 a ModuleFault.
 """
 

@@ -87,7 +87,11 @@ def test_a_large_blob_becomes_a_text_of_its_type_and_size(block: Block, words: l
 
 
 def test_the_blocks_are_bounded_together() -> None:
-    blocks = [TextBlock("x" * 900), JsonBlock("y" * 900), ResourceBlock("u", text="z" * 900)] * 20
+    blocks: list[Block] = [
+        TextBlock("x" * 900),
+        JsonBlock("y" * 900),
+        ResourceBlock("u", text="z" * 900),
+    ] * 20
     images = [ImageBlock("A" * (BLOB_BYTES // 2), "image/png")] * 3
     kept = bounded(_with(*images, *blocks), 1000).content
     assert len(json.dumps([str(block) for block in kept])) < 2 * (BLOB_BYTES // 2) + 15_000
