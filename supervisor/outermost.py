@@ -24,6 +24,7 @@ from callboard.supervisor.process import (
     become_subreaper,
     close_private,
     descendants,
+    is_stopped,
     kill,
     open_pidfd,
     raise_descriptor_limit,
@@ -36,6 +37,7 @@ WHOLE_RESTARTS = Intensity(5, 60.0)
 STOP_S = 3.0
 _BEAT_S = 0.5
 _BEAT_LIMIT_S = 5.0
+_HELD_LIMIT_S = 1.5
 _SWEEP_EVERY_S = 0.5
 _SWEEP_LIMIT_S = 1.5
 
@@ -75,6 +77,7 @@ class _Tree:
     admin_pidfd: int
     beat: int = 0
     beat_seen_at: float = field(default_factory=time.monotonic)
+    held_since: float | None = None
 
 
 class Outermost:
@@ -230,6 +233,8 @@ class Outermost:
                 self._end_orphans(tree)
                 if not self._beat(tree):
                     return "the root supervisor answers no heartbeat"
+                if self._is_held(tree, now):
+                    return "Thespian's admin is stopped"
 
     def _beat(self, tree: _Tree) -> bool:
         tree.beat += 1
@@ -238,6 +243,15 @@ class Outermost:
             if isinstance(message, Pong):
                 tree.beat_seen_at = time.monotonic()
         return time.monotonic() - tree.beat_seen_at < _BEAT_LIMIT_S
+
+    def _is_held(self, tree: _Tree, now: float) -> bool:
+        """The admin answers no ping of ours; what can be seen is whether something holds it."""
+        admin = _pid_of(tree.admin_pidfd)
+        if admin is None or not is_stopped(admin):
+            tree.held_since = None
+            return False
+        tree.held_since = tree.held_since or now
+        return now - tree.held_since > _HELD_LIMIT_S
 
     def _end_orphans(self, tree: _Tree) -> None:
         """Whatever was re-parented to us lost its parent: end it, and reap it."""

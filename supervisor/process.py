@@ -77,11 +77,22 @@ def start_time(pid: int) -> float | None:
 
 def is_running(pid: int) -> bool:
     """True while a process has this pid and has not ended; a zombie has."""
+    return _state(pid) not in ("", "Z", "X")
+
+
+def is_stopped(pid: int) -> bool:
+    """True while a signal (SIGSTOP) or a debugger holds the process."""
+    return _state(pid) in ("T", "t")
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for what the process does; empty when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat[stat.rfind(b")") + 2 : stat.rfind(b")") + 3] not in (b"Z", b"X")
+        return ""
+    at = stat.rfind(b")") + 2
+    return stat[at : at + 1].decode("ascii")
 
 
 def is_alive(pid: int, started_at: float | None) -> bool:

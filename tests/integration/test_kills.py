@@ -99,8 +99,11 @@ def test_a_turn_survives_the_death_of(victim: str, start: Callable[..., System],
     assert len([e for e in history if e.terminal]) == 2
 
 
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
 @pytest.mark.parametrize("which", ["admin", "logger"])
-def test_a_turn_survives_the_death_of_thespians_own(which: str, system: System, tmp_path: Path) -> None:
+def test_a_turn_survives_what_befalls_thespians_own(
+    which: str, fault: signal.Signals, system: System, tmp_path: Path
+) -> None:
     conversation = system.conversation()
     root = psutil.Process(pid_of(system, "root"))
     admin = root.parent()
@@ -108,11 +111,14 @@ def test_a_turn_survives_the_death_of_thespians_own(which: str, system: System, 
     logger = next(p for p in admin.children() if p.pid != root.pid)
     victim = admin if which == "admin" else logger
     events, took = ask_and_kill(
-        conversation, call("nap", seconds=1.0), started, lambda: os.kill(victim.pid, signal.SIGKILL)
+        conversation, call("nap", seconds=1.0), started, lambda: os.kill(victim.pid, fault)
     )
     assert one_ending(events).type in ("turn_answered", "turn_failed")
     assert took < ENDS_WITHIN_S
     assert list(conversation.ask("still there?"))[-1].type == "turn_answered"
+    if which == "admin":
+        eventually(lambda: not is_alive(victim.pid), 10.0, "the admin's former life is over")
+        assert list(conversation.ask("and now?"))[-1].type == "turn_answered"
 
 
 def test_a_killed_client_comes_back_with_its_history_and_repeats_no_side_effect(
