@@ -283,13 +283,14 @@ def test_a_linked_conversation_ends_with_its_owner(system: System, tmp_path: Pat
     assert "owner_gone" in text
 
 
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSEGV])
 def test_the_whole_system_ends_when_its_outermost_process_is_killed(
-    configured: Callable[..., Config],
+    fault: signal.Signals, configured: Callable[..., Config]
 ) -> None:
     system = callboard.connect(config=configured(mcpServers=SERVER), private=True)
     pids = [row.pid for row in system.tree() if row.pid is not None]
     outermost = system.status().pid
-    os.kill(outermost, signal.SIGKILL)
+    os.kill(outermost, fault)
     eventually(lambda: not any(is_alive(p) for p in pids), 5.0)
     system.close()
 
