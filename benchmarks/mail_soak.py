@@ -75,7 +75,7 @@ class Soak:
         for pid in self.stopped:
             _signal(pid, signal.SIGCONT)
         left: dict[str, Any] = {}
-        give_up_at = time.monotonic() + 30
+        give_up_at = time.monotonic() + 180
         while time.monotonic() < give_up_at:
             answer = self.system.ask(self.nursery, ("left",), timedelta(seconds=3))
             left = answer if isinstance(answer, dict) else {"no answer": 1}  # One died meanwhile: ask again.

@@ -496,7 +496,8 @@ def test_cancelling_the_task_ends_the_turn_and_kills_its_workers(tools: ModuleTy
 
 
 CALLER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A background job of a shell has it ignored.
 sys.path.insert(0, {folder!r})
 import callboard, run_test_tools
 from callboard.actors.chat_model import Capabilities, ModelReply
