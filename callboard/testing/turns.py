@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from callboard.actors.events import Event, ToolCallFinished
@@ -22,6 +23,11 @@ def eventually(check: Callable[[], T], within_s: float = 10.0, what: str = "") -
             raise AssertionError(f"not within {within_s:g} s: {what or check}")
         time.sleep(_LOOK_AGAIN_S)
     return found
+
+
+def is_written(path: Path) -> bool:
+    """True once the file is there and has something in it: a file exists a moment before its first line does."""
+    return path.exists() and path.stat().st_size > 0
 
 
 def call(tool: str, **arguments: object) -> str:

@@ -17,7 +17,7 @@ from callboard.errors import ConversationNotFound, Refused, Unavailable
 from callboard.storage.log_lines import parse_log
 from callboard.supervisor.table import ProcessTable
 from callboard.testing.chaos.bomb import Bomb
-from callboard.testing.turns import call, eventually, texts
+from callboard.testing.turns import call, eventually, is_written, texts
 
 
 def restarts(system: System) -> int:
@@ -95,7 +95,7 @@ def test_a_damaged_log_is_said_and_no_turn_of_it_is_run_again(
     note = tmp_path / "note"
     for event in conversation.ask(call("note_down", path=str(note), text="once", seconds=60)):
         if event.type == "tool_call_started":
-            eventually(note.exists)
+            eventually(lambda: is_written(note))
             break
     folder = Path(system.status().runtime_dir)
     system.close()

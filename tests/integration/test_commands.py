@@ -19,7 +19,7 @@ from callboard.daemon import is_running
 from callboard.paths import runtime_dir, runtime_root
 from callboard.supervisor.process import is_running as is_alive
 from callboard.testing.model_server import ScriptedModelServer
-from callboard.testing.turns import call, eventually, texts
+from callboard.testing.turns import call, eventually, is_written, texts
 
 TOOLS = Path(__file__).parent / "some_tools.py"
 ROOT = Path(__file__).parents[2]
@@ -187,7 +187,7 @@ def test_a_signal_stops_the_daemon_with_all_its_processes(
         conversation = system.conversation(linked=False)
         events = conversation.ask(call("pause", path=str(tmp_path / "pid")))
         assert next(events).type == "turn_started"
-        eventually((tmp_path / "pid").exists, what="a tool is running")
+        eventually(lambda: is_written(tmp_path / "pid"), what="a tool is running")
         processes = [daemon.pid, *(p.pid for p in psutil.Process(daemon.pid).children(recursive=True))]
         assert len(processes) > 8
         os.kill(daemon.pid, number)
@@ -218,7 +218,7 @@ def test_a_turn_is_taken_up_again_by_the_next_daemon(config: Path, tmp_path: Pat
         conversation = system.conversation(conversation_id="lasting", linked=False)
         for event in conversation.ask(question, request_id="the-turn"):
             if event.type == "tool_call_started":
-                eventually(file.exists, what="the effect")
+                eventually(lambda: is_written(file), what="the effect")
                 break
     first.kill()
     first.wait()
@@ -247,7 +247,7 @@ def test_ctrl_c_ends_an_ask_and_its_private_system(model: ScriptedModelServer, t
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    eventually(file.exists, 30, "the tool is running")
+    eventually(lambda: is_written(file), 30, "the tool is running")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=GONE_WITHIN_S + 3)
     assert process.returncode in (4, 130)
@@ -260,7 +260,7 @@ def test_a_killed_caller_takes_its_private_system_along(model: ScriptedModelServ
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    eventually(file.exists, 30, "the tool is running")
+    eventually(lambda: is_written(file), 30, "the tool is running")
     tool = int(file.read_text())
     process.kill()
     process.communicate(timeout=10)

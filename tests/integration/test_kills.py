@@ -21,7 +21,7 @@ from callboard.supervisor.table import ProcessTable, Row
 from callboard.testing.chaos.history import History, read_history
 from callboard.testing.chaos.nemesis import Fault, Nemesis
 from callboard.testing.model_server import ScriptedModelServer
-from callboard.testing.turns import call, eventually, finished_calls, texts
+from callboard.testing.turns import call, eventually, finished_calls, is_written, texts
 
 ENDS_WITHIN_S = 5.0
 SERVER = {
@@ -84,7 +84,7 @@ def test_a_turn_survives_the_death_of(victim: str, start: Callable[..., System],
     question = call("note_down", path=str(file), text="once", seconds=1.0)
 
     def strike() -> None:
-        eventually(file.exists, what="the call's effect")
+        eventually(lambda: is_written(file), what="the call's effect")
         os.kill(pid_of(system, victim), signal.SIGKILL)
 
     events, took = ask_and_kill(conversation, question, started, strike)
@@ -128,7 +128,7 @@ def test_a_killed_client_comes_back_with_its_history_and_repeats_no_side_effect(
     file = tmp_path / "notes"
 
     def strike() -> None:
-        eventually(file.exists)
+        eventually(lambda: is_written(file))
         os.kill(pid_of(system, f"conversations.{conversation.id}"), signal.SIGKILL)
 
     question = call("note_down", path=str(file), text="once", seconds=30)
@@ -147,7 +147,7 @@ def test_an_idempotent_call_is_run_again_after_its_client_was_killed(
     file = tmp_path / "notes"
 
     def strike() -> None:
-        eventually(file.exists)
+        eventually(lambda: is_written(file))
         os.kill(pid_of(system, f"conversations.{conversation.id}"), signal.SIGKILL)
 
     question = call("note_again", path=str(file), text="again", seconds=1.0)
@@ -179,7 +179,7 @@ def test_a_killed_worker_is_one_error_result(conversation: Conversation, tmp_pat
     file = tmp_path / "pid"
 
     def strike() -> None:
-        eventually(file.exists)
+        eventually(lambda: is_written(file))
         os.kill(int(file.read_text()), signal.SIGKILL)
 
     question = "\n".join([call("pause", path=str(file)), call("say", text="fine")])
@@ -201,7 +201,7 @@ def test_a_killed_server_fails_its_call_and_comes_back(
     file = tmp_path / "note"
 
     def strike() -> None:
-        eventually(file.exists, what="the server reads its calls")
+        eventually(lambda: is_written(file), what="the server reads its calls")
         server = system.servers()[0]
         assert server.pid is not None
         os.kill(server.pid if victim == "process" else pid_of(system, "servers.adverse"), signal.SIGKILL)
@@ -306,7 +306,7 @@ def test_a_stopped_process_is_found_and_replaced_in_mid_turn(
     stopped: list[int] = []
 
     def strike() -> None:
-        eventually(file.exists)
+        eventually(lambda: is_written(file))
         stopped.append(pid_of(system, victim))
         os.kill(stopped[0], signal.SIGSTOP)
 

@@ -18,7 +18,7 @@ from callboard.errors import ConversationNotFound, Refused, ToolNotFound
 from callboard.supervisor.envelope import Principal
 from callboard.testing.model_script import Call, RecordedRequest, Reply
 from callboard.testing.model_server import ScriptedModelServer
-from callboard.testing.turns import call, eventually, finished_calls, texts
+from callboard.testing.turns import call, eventually, finished_calls, is_written, texts
 
 
 def test_an_answer_streams_between_its_start_and_its_end(conversation: Conversation) -> None:
@@ -91,7 +91,7 @@ def test_cancel_ends_the_turn_and_its_tools_within_a_second(
     for event in conversation.ask(call("pause", path=str(file))):
         events.append(event)
         if event.type == "tool_call_started":
-            eventually(file.exists)
+            eventually(lambda: is_written(file))
             asked = time.monotonic()
             threading.Thread(target=conversation.cancel).start()
     assert events[-1].type == "turn_cancelled"
