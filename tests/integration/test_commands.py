@@ -104,7 +104,7 @@ def test_ask_limits_the_tools_and_their_time(model: ScriptedModelServer, tmp_pat
         (["ask", "x", "--base-url", "nonsense"], 2, "http"),
         (["ask", "x", "--config", "/no/such/file.toml"], 2, "/no/such/file.toml"),
         (["ask", "x", "--tools-from", "/no/such/tools.py"], 2, "/no/such/tools.py"),
-        (["ask", "x"], 3, "callboard model pull"),
+        (["ask", "x"], 3, "set OPENAI_API_KEY"),
         (["status"], 3, "callboard serve"),
         (["stop"], 3, "running"),
         (["nonsense"], 2, "nonsense"),
