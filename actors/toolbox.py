@@ -5,14 +5,14 @@ The client actor folds the log into it and asks it at every step and at every ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from callboard.actors.events import ConversationOpened, Event, ToolDisabled, ToolEnabled
 from callboard.actors.messages import Registry, ToolState
 from callboard.tools.content import ToolResult, error_result
 from callboard.tools.contract import ToolSpec
-from callboard.tools.decision import Refused, decide, match_patterns
+from callboard.tools.decision import Refused, decide, listing, match_patterns
 
 
 @dataclass(slots=True)
@@ -67,13 +67,7 @@ class Toolbox:
 
 def states(registry: Registry, enabled: frozenset[str]) -> tuple[ToolState, ...]:
     """List every tool of the registry: enabled, available (not enabled), or disabled (enabled, but down)."""
-    down: Mapping[str, str] = registry.unavailable()
-    listed = []
-    for name, spec in sorted(registry.tools.items()):
-        if name in down:
-            listed.append(ToolState(spec=spec, state="disabled", reason=down[name]))
-        elif name in enabled:
-            listed.append(ToolState(spec=spec, state="enabled"))
-        else:
-            listed.append(ToolState(spec=spec, state="available", reason="not enabled in this conversation"))
-    return tuple(listed)
+    return tuple(
+        ToolState(spec=registry.tools[row.name], state=row.standing.value, reason=row.reason)
+        for row in listing(registry.tools, enabled, registry.unavailable())
+    )

@@ -183,7 +183,7 @@ class Child(Actor):
         pending = Pending(id, target, body, then, self.now() + deadline_s, retry_s, principal)
         if self._requests.add(pending):
             self._transmit(id)
-            self.after(deadline_s, lambda: self._requests.expire(id))
+            pending.expiry = self.after(deadline_s, lambda: self._requests.expire(id))
         else:
             full = Failure(kind="overloaded", message="too many requests are waiting", origin=self.init.id)
             self.then_continue(lambda: then(full))

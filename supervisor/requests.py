@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from callboard.supervisor.envelope import Failure
+from callboard.supervisor.timers import Timer
 
 Then: TypeAlias = Callable[[Any], None]
 UNANSWERED = "unanswered"
@@ -27,6 +28,7 @@ class Pending:
     deadline: float
     retry_s: float
     principal: Any = None
+    expiry: Timer | None = None
 
 
 class Requests:
@@ -52,7 +54,7 @@ class Requests:
 
     def settle(self, request_id: str, body: Any) -> bool:
         """Hand the answer to who waits for it; False when nobody does (late, repeated, foreign)."""
-        pending = self._pending.pop(request_id, None)
+        pending = self._take(request_id)
         if pending is None:
             return False
         pending.then(body)
@@ -60,7 +62,13 @@ class Requests:
 
     def forget(self, request_id: str) -> None:
         """Wait no longer; the answer will be dropped."""
-        self._pending.pop(request_id, None)
+        self._take(request_id)
+
+    def _take(self, request_id: str) -> Pending | None:
+        pending = self._pending.pop(request_id, None)
+        if pending is not None and pending.expiry is not None:
+            pending.expiry.cancel()
+        return pending
 
     def expire(self, request_id: str) -> None:
         """Fail the request as unanswered."""
