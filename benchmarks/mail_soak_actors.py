@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import sys
 from typing import Any
 
 from thespian.actors import Actor, ActorExitRequest, ChildActorExited, PoisonMessage, WakeupMessage
@@ -49,6 +51,9 @@ class Nursery(Actor):  # type: ignore[misc]
                 self.workers[str(sender)], self.pids[str(sender)] = sender, pid
             case ("pid",):
                 self.send(sender, os.getpid())
+            case ("blocks",):
+                gc.collect()
+                self.send(sender, sys.getallocatedblocks())
             case ("pids",):
                 self.send(sender, list(self.pids.values()))
             case ("load", number, size):
