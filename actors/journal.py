@@ -1,79 +1,101 @@
-"""The journal actor: owns the conversations' logs. A shell over ``storage.journal``.
+"""The journal actor: owns the logs' store. A shell over ``storage.journal``, which a thread of its own works on.
 
-An append is answered after it is durable. It decides nothing about turns; the log's rules (epochs, gaps,
-repetition) are the storage's.
+An append is answered after it is durable. It decides nothing about turns; the log's rules (epochs, gaps, repetition,
+teams) are the storage's. It never forks. A fault of the storage is an answer, never a crash: the actor stays up, and
+what is asked once the fault has gone is carried out.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from callboard.actors.events import (
-    ConversationOpened,
-    EventError,
-    TurnAnswered,
-    TurnCancelled,
-    TurnFailed,
-    TurnStarted,
-    event_from_json,
-    event_to_json,
-    type_name,
-)
-from callboard.actors.messages import AppendEvents, GetUnfinished, LogOpened, OpenLog
+from callboard.actors.journal_commands import NOT_FOUND, Expire
+from callboard.actors.journal_thread import Answer, JournalThread, load_store
+from callboard.actors.messages import AppendEvents, LogOpened, OpenLog
 from callboard.actors.settings import Settings
-from callboard.storage.journal import FileJournal, JournalError
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
+
+MAX_WAITING = 10_000
+_EXPIRE = "expire"
+_EXPIRE_FIRST_S = 60.0
+_EXPIRE_EVERY_S = 3600.0
+FILE = "journal.sqlite3"
+
+
+def journal_url(settings: Settings) -> str:
+    """Give where a system's journal is: what the settings say, else a SQLite file in its state folder."""
+    return settings.storage_url or f"sqlite:///{Path(settings.state_dir).absolute() / FILE}"
 
 
 class JournalActor(Child):
     """``args``: ``settings``."""
 
+    holds_secrets = True
+
     def start(self) -> None:
-        """Open the store."""
+        """Start the thread that opens the store, and watch its pipe."""
         settings: Settings = self.init.args["settings"]
-        self._store = FileJournal(
-            Path(settings.state_dir) / "conversations",
-            opening_types=frozenset({type_name(TurnStarted)}),
-            closing_types=frozenset(type_name(c) for c in (TurnAnswered, TurnFailed, TurnCancelled)),
-        )
+        url, wrapper = journal_url(settings), settings.journal_wrapper
+        self._waiting: dict[str, Envelope] = {}
+        self._thread = JournalThread(lambda: load_store(url, wrapper))
+        self.watch(self._thread.ready_fd, lambda _events: self._take_answers())
+        self._expire = Expire(settings.retention_s, settings.team_retention_s)
+        if settings.retention_s is not None or settings.team_retention_s:
+            self.after(_EXPIRE_FIRST_S, self._delete_expired)
 
     def handle(self, envelope: Envelope) -> None:
-        """Answer one command; a storage fault is an answer, never a crash."""
-        try:
-            self.reply(envelope, self._carry_out(envelope.body))
-        except JournalError as fault:
-            self.log.warning("journal_refused", kind=fault.kind, reason=str(fault))
-            self.reply(envelope, Failure(kind=fault.kind, message=str(fault), origin=self.init.id))
+        """Hand the command to the thread; one that comes again while it waits is the same command."""
+        is_append = isinstance(envelope.body, AppendEvents)
+        if envelope.request_id in self._waiting:
+            self._waiting[envelope.request_id] = envelope
+        elif len(self._waiting) >= MAX_WAITING:
+            message = "too many commands wait for the journal"
+            self.reply(envelope, Failure(kind="overloaded", message=message, retryable=True))
+        else:
+            self._waiting[envelope.request_id] = envelope
+            self._thread.put(envelope.request_id, envelope.body, is_append)
 
-    def _carry_out(self, command: Any) -> Any:
-        match command:
-            case AppendEvents(conversation_id=conversation, epoch=epoch, events=events):
-                return self._store.append(conversation, epoch, [event_to_json(e) for e in events])
-            case OpenLog(conversation_id=conversation, create=create):
-                return self._open(conversation, create)
-            case GetUnfinished():
-                return tuple(self._store.unfinished())
-        return Failure(kind="unknown_command", message=f"the journal does not know {command!r}")
+    def stopping(self) -> None:
+        """Let what is under way be written, and close the store."""
+        self.unwatch(self._thread.ready_fd)
+        if not self._thread.close():
+            self.log.warning("journal_busy", reason="the store was not closed in time")
+        self._take_answers()
 
-    def _open(self, conversation: str, create: ConversationOpened | None) -> LogOpened | Failure:
-        if create is None and not self._store.exists(conversation):
-            return Failure(kind="not_found", message=f"there is no conversation {conversation}")
-        opened = self._store.open(conversation, create.team if create else "")
-        if opened.dropped:
-            self.log.error("journal_cut", conversation=conversation, dropped=opened.dropped)
-        try:
-            events = tuple(event_from_json(record) for record in opened.records)
-        except EventError as fault:
-            return Failure(
-                kind="unreadable", message=f"the log of conversation {conversation} cannot be read: {fault}"
-            )
-        lost = opened.damaged if not events else not isinstance(events[0], ConversationOpened)
-        if lost:
-            return Failure(
-                kind="unreadable", message=f"the log of conversation {conversation} has lost its beginning"
-            )
-        if create is None and not events:
-            return Failure(kind="not_found", message=f"there is no conversation {conversation}")
-        return LogOpened(epoch=opened.epoch, events=events, damaged=opened.damaged)
+    def _delete_expired(self) -> None:
+        self._thread.put(_EXPIRE, self._expire, False)
+
+    def _are_deleted(self, answer: int | Failure) -> None:
+        """Some hundred are deleted at a time, so that appends come between; then there may be more."""
+        more = isinstance(answer, int) and answer > 0
+        self.log.info("journal_expired", result=answer if isinstance(answer, int) else answer.message)
+        self.after(0.0 if more else _EXPIRE_EVERY_S, self._delete_expired)
+
+    def _take_answers(self) -> None:
+        for answer in self._thread.take():
+            if answer.ticket == _EXPIRE and answer.bug is None:
+                self._are_deleted(answer.body)
+                continue
+            envelope = self._waiting.pop(answer.ticket, None) if answer.ticket else None
+            if answer.bug is not None:
+                self._crashed(envelope, answer.bug)
+            elif envelope is None:
+                self.log.error("journal_damaged", reason=answer.body)
+            else:
+                self._log(envelope, answer)
+                self.reply(envelope, answer.body)
+
+    def _crashed(self, envelope: Envelope | None, bug: Exception) -> None:
+        """Who asked for what crashes us is told so, and does not ask each of our successors."""
+        if envelope is not None:
+            reason = f"{type(bug).__name__}: {bug}"
+            self.reply(envelope, Failure(kind="crashed", message=reason, origin=self.init.id))
+        raise bug
+
+    def _log(self, envelope: Envelope, answer: Answer) -> None:
+        match answer.body:
+            case Failure(kind=kind, message=message) if kind != NOT_FOUND:
+                self.log.warning("journal_refused", kind=kind, reason=message)
+            case LogOpened(damaged=True) if isinstance(envelope.body, OpenLog):
+                self.log.error("journal_cut", conversation=envelope.body.conversation_id)

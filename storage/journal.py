@@ -1,370 +1,308 @@
-"""The journal on files: one append-only log per conversation, each line checked, each append synced to disk.
+"""The journal: every conversation's log, in one database, with many conversations' appends in one transaction.
 
-It decides what counts as written: epochs fence off former owners, sequence numbers forbid gaps and make a
-repeated append harmless, a damaged tail is cut off and kept aside. It never looks into a record but for
-``seq`` and ``type``, and knows no actors. Called by the journal actor, the only one with a journal open: a
-second process is refused.
+It decides what counts as written: epochs fence off former owners, numbers forbid gaps and make a repeated append
+harmless, what is damaged is cut off and kept aside, another team's conversation is not there. It knows neither actors
+nor turns. Every method blocks, raises JournalError, and may be called from one thread at a time: the journal actor's
+writer, or a command that works on the store without a daemon.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from callboard.storage.log_lines import Record, encode_line, parse_log, record_digest
+from sqlalchemy import Connection
 
-_MAX_OPEN_FILES = 256
-_MAX_APPEND_BYTES = 64 * 1024 * 1024
-_MAX_NAME = 150
+from callboard.storage import journal_care, journal_lists, journal_removal
+from callboard.storage.journal_batch import Batch, time_of, unknown
+from callboard.storage.journal_log import Found, put_in_quarantine, read_log
+from callboard.storage.journal_outline import CLOSING_TYPES, OPENING_TYPES, Outline, Outliner
+from callboard.storage.journal_store import JournalStore
+from callboard.storage.journal_streams import Diverged, Key, Stream, Streams, mark_damaged
+from callboard.storage.journal_terms import (
+    CONFLICT,
+    CONVERSATION,
+    INVALID,
+    STORAGE_CORRUPT,
+    STORAGE_IO,
+    Append,
+    Complaint,
+    JournalError,
+    Opened,
+    Record,
+    Summary,
+)
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
-class JournalError(Exception):
-    """An operation on the journal was refused or failed.
+def open_journal(
+    url: str,
+    *,
+    opening_types: Collection[str] = OPENING_TYPES,
+    closing_types: Collection[str] = CLOSING_TYPES,
+    read_only: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> Journal:
+    """Give the journal at a SQLAlchemy URL (``sqlite:////folder/file``, ``postgresql+psycopg://…``), not yet connected.
 
-    ``kind`` is ``conflict`` (a gap, or other content under a number already written), ``stale_epoch`` (the
-    conversation has a newer owner), ``unknown`` (no such conversation), ``wrong_team``, ``invalid`` (records
-    that cannot be written) or ``storage`` (disk or files; the log is as before, and a retry may work).
+    It connects, and makes or migrates its tables, at its first use, and again after a fault: a database that cannot be
+    had now is each operation's error. ``read_only`` takes no lock, so it may be used beside a daemon. A log is
+    unfinished while the last of its records of ``opening_types`` and ``closing_types`` is an opening one. ``clock``
+    gives Unix seconds. Raises JournalError ``invalid`` for a URL that cannot be.
     """
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
+    return Journal(JournalStore(url, read_only=read_only), Outliner.of(opening_types, closing_types), clock)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A conversation's log as found: the caller's new epoch, all records, and the damaged bytes cut off.
+class Journal:
+    """See the module. ``kind`` is the kind of stream, a conversation if nothing else is said."""
 
-    ``damaged``: whole lines were lost, which had been acknowledged. A torn last line was not, and is no damage.
-    """
-
-    epoch: int
-    records: tuple[Record, ...]
-    dropped: int
-    damaged: bool = False
-
-
-@dataclass(slots=True)
-class _Log:
-    """What is known of one log on disk.
-
-    ``size`` is the offset behind its last good line, ``dropped`` the bytes cut off and not yet reported.
-    """
-
-    fd: int
-    size: int
-    epoch: int
-    team: str
-    open_turns: int
-    digests: list[bytes]
-    dropped: int
-
-
-class FileJournal:
-    """All conversations' logs under one folder, which is made (mode 0700) if it is missing.
-
-    ``opening_types`` and ``closing_types`` are the record types that leave a conversation unfinished and
-    finish it again. Raises JournalError from every method. Not thread-safe.
-    """
-
-    def __init__(self, root: Path, *, opening_types: Collection[str], closing_types: Collection[str]) -> None:
-        self._root = root
-        self._opening = frozenset(opening_types)
-        self._closing = frozenset(closing_types)
-        self._logs: OrderedDict[str, _Log] = OrderedDict()
-        with _storage_faults(f"the journal folder {root} cannot be used"):
-            for folder in (root, self._logs_dir, self._marks_dir):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_folder(root)
-            self._lock_fd = _lock(root / "lock")
+    def __init__(self, store: JournalStore, outliner: Outliner, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._outliner = outliner
+        self._clock = clock
+        self._streams = Streams(remembers=store.is_sqlite and not store.read_only)
+        self._life = 0
 
     @property
-    def _logs_dir(self) -> Path:
-        return self._root / "logs"
+    def name(self) -> str:
+        """Where it is kept, for messages."""
+        return self._store.name
 
-    @property
-    def _marks_dir(self) -> Path:
-        return self._root / "unfinished"
-
-    def open(self, conversation: str, team: str) -> Opened:
-        """Issue the next epoch, durably, to a new owner and give the whole log, new if there is none.
-
-        A damaged tail is moved to a ``.quarantine`` file beside the log; ``dropped`` tells its bytes. The
-        ``team`` is kept with a new log; for an old one it must be the same, or "" to ask for no check.
-        """
-        with _storage_faults(f"the log of conversation {conversation!r} cannot be opened"):
-            known = self._logs.get(conversation)
-            dropped_before = known.dropped if known is not None else 0
-            log, records, lost_lines = self._load(conversation)
-            dropped = dropped_before + log.dropped
-            if log.epoch and team and team != log.team:
-                raise JournalError("wrong_team", f"conversation {conversation!r} belongs to another team")
-            # A lost line may have issued an epoch, and no epoch is ever issued twice.
-            epoch = log.epoch + lost_lines + 1
-            team = log.team or team
-            self._write(conversation, log, {"epoch": epoch, "conversation": conversation, "team": team})
-            log.epoch, log.team, log.dropped = epoch, team, 0
-            self._mark(conversation, log)
-        emptied = not records and self._path(conversation).with_suffix(".quarantine").exists()
-        damaged = lost_lines > 1 or emptied
-        return Opened(epoch=epoch, records=tuple(records), dropped=dropped, damaged=damaged)
-
-    def append(self, conversation: str, epoch: int, records: Sequence[Record]) -> int:
-        """Write the records, all or none, and return the log's last ``seq``; they are on disk then.
-
-        Each has the number ``seq`` that follows the one before. Records that are there already, with the same
-        content, are passed over: an append may be repeated.
-        """
-        with _storage_faults(f"the log of conversation {conversation!r} cannot be written"):
-            log = self._log(conversation)
-            if epoch != log.epoch or epoch < 1:
-                message = f"conversation {conversation!r} is at epoch {log.epoch}, not {epoch}: open it again"
-                raise JournalError("stale_epoch", message)
-            fresh = _fresh_records(conversation, log, records)
-            if fresh:
-                self._append_fresh(conversation, log, fresh)
-            return len(log.digests)
-
-    def read(self, conversation: str) -> tuple[Record, ...]:
-        """Give all good records, without taking the conversation over; ``unknown`` if there is no log."""
-        self._require(conversation)
-        with _storage_faults(f"the log of conversation {conversation!r} cannot be read"):
-            return tuple(parse_log(self._path(conversation).read_bytes()).records)
-
-    def exists(self, conversation: str) -> bool:
-        """True when the conversation has a log."""
-        path = self._path(conversation)
-        return path.is_file() and path.stat().st_size > 0
-
-    def unfinished(self) -> list[str]:
-        """List the conversations whose log has an opening record without its closing one; sorted."""
-        with _storage_faults(f"the marks in {self._marks_dir} cannot be read"):
-            return sorted(self._confirmed_marks())
+    def take_findings(self) -> list[str]:
+        """Give, once, what was found wrong with the store as a whole when it was opened."""
+        findings, self._store.findings[:] = list(self._store.findings), []
+        return findings
 
     def close(self) -> None:
-        """Close all files and let another process have the folder; the journal cannot be used after this."""
-        for conversation in list(self._logs):
-            self._forget(conversation)
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        """Let another process have the store."""
+        self._streams.forget()
+        self._store.close()
 
-    # logs in memory
+    # ------------------------------------------------------------ an owner's
+    def open(self, conversation: str, team: str, kind: str = CONVERSATION) -> Opened:
+        """Issue the next epoch, durably, to a new owner, and give the whole log, new if there is none.
 
-    def _log(self, conversation: str) -> _Log:
-        log = self._logs.get(conversation)
-        if log is None:
-            self._require(conversation)
-            log = self._load(conversation)[0]
-        self._logs.move_to_end(conversation)
-        return log
+        Records behind the first bad one go to the quarantine; ``damaged`` holds until the owner's next append.
+        """
+        return self._steadily(lambda: self._open((team, kind, conversation)))
 
-    def _load(self, conversation: str) -> tuple[_Log, list[Record], int]:
-        """Read the log and cut off a damaged tail; give it, its records and the number of lines lost."""
-        self._forget(conversation)
-        path = self._path(conversation)
-        is_new = not path.exists()
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def commit(self, appends: Sequence[Append]) -> list[int | JournalError]:
+        """Write all appends in one transaction; give each one's last number, durable by now, or why it was refused.
+
+        A refused append does not spoil the others; a fault of the storage is the answer to all, and nothing of them
+        is written.
+        """
         try:
-            if is_new:
-                _sync_folder(path.parent)
-            data = path.read_bytes()
-            found = parse_log(data)
-            tail = data[found.size :]
-            if tail:
-                _quarantine(path.with_suffix(".quarantine"), tail)
-                os.ftruncate(fd, found.size)
-                os.fsync(fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        log = _Log(
-            fd=fd,
-            size=found.size,
-            epoch=found.epoch,
-            team=found.team,
-            open_turns=self._balance(found.records),
-            digests=[record_digest(record) for record in found.records],
-            dropped=len(tail),
-        )
-        self._keep(conversation, log)
-        return log, found.records, tail.count(b"\n") + 1 if tail else 0
+            return self._steadily(lambda: self._commit(appends))
+        except JournalError as fault:
+            if fault.kind == INVALID and len(appends) > 1:  # by one of them: each is tried for itself
+                return [answer for append in appends for answer in self.commit([append])]
+            return [fault] * len(appends)
 
-    def _keep(self, conversation: str, log: _Log) -> None:
-        self._logs[conversation] = log
-        while len(self._logs) > _MAX_OPEN_FILES:
-            self._forget(next(iter(self._logs)))
+    # ------------------------------------------------------------ readers'
+    def read(
+        self, conversation: str, team: str, after: int = 0, limit: int = 1000, kind: str = CONVERSATION
+    ) -> tuple[tuple[Record, ...], bool]:
+        """Give at most ``limit`` records after number ``after``, and whether there are more.
 
-    def _forget(self, conversation: str) -> None:
-        log = self._logs.pop(conversation, None)
-        if log is not None:
-            os.close(log.fd)
+        What stands before a damaged record is given; who asks for more then is told ``storage_corrupt``.
+        """
+        return self._steadily(lambda: self._read((team, kind, conversation), after, limit))
 
-    # writing
+    def _read(self, key: Key, after: int, limit: int) -> tuple[tuple[Record, ...], bool]:
+        conversation = key[2]
+        with self._store.transaction(write=False) as connection:
+            stream = self._streams.find(connection, [key], lock=False).get(key)
+            if stream is None or (stream.last_seq == 0 and not stream.damaged):
+                raise unknown(conversation)
+            found = read_log(connection, stream, after, limit)
+        last = after + len(found.records)
+        if not found.records and (last < stream.last_seq or (stream.damaged and not stream.last_seq)):
+            problem = found.problem or f"record {last + 1}: it is missing"
+            raise JournalError(STORAGE_CORRUPT, f"the log of {conversation!r} is damaged: {problem}")
+        return tuple(found.records), last < stream.last_seq
 
-    def _append_fresh(self, conversation: str, log: _Log, fresh: Sequence[Record]) -> None:
-        open_turns = log.open_turns + self._balance(fresh)
-        if open_turns > 0 and log.open_turns <= 0:
-            self._set_mark(
-                conversation
-            )  # before the record: a mark too many is found out, one too few is not
-        self._write(conversation, log, {"epoch": log.epoch, "records": list(fresh)})
-        log.digests.extend(record_digest(record) for record in fresh)
-        log.open_turns = open_turns
-        self._mark(conversation, log)
+    def listing(
+        self,
+        team: str,
+        user: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        kind: str = CONVERSATION,
+    ) -> list[Summary]:
+        """Give the team's logs, the last changed first; ``before`` is a summary's ``cursor``: those behind it."""
+        return self._steadily(lambda: self._look(journal_lists.page, team, kind, user, limit, before))
 
-    def _write(self, conversation: str, log: _Log, body: dict[str, Any]) -> None:
-        try:
-            line = encode_line(body)
-        except (TypeError, ValueError, RecursionError) as fault:
-            raise JournalError("invalid", f"records of {conversation!r} are not JSON: {fault}") from fault
-        if len(line) > _MAX_APPEND_BYTES:
-            message = f"records of {conversation!r}: {len(line)} bytes, over the limit of {_MAX_APPEND_BYTES}"
-            raise JournalError("invalid", message)
-        try:
-            _write_all(log.fd, line)
-            os.fdatasync(log.fd)
-        except OSError:
-            self._take_back(conversation, log)
-            raise
-        log.size += len(line)
+    def unfinished(self) -> list[tuple[str, str]]:
+        """Give (conversation, team) of those whose last turn is open: neither ended nor suspended."""
+        return self._steadily(lambda: self._look(journal_lists.unfinished))
 
-    def _take_back(self, conversation: str, log: _Log) -> None:
-        """Undo a failed write; where even that fails, the log is read anew at its next use."""
-        try:
-            os.ftruncate(log.fd, log.size)
-            os.fdatasync(log.fd)
-        except OSError:
-            self._forget(conversation)
-
-    def _balance(self, records: Sequence[Record]) -> int:
-        types = [record.get("type") for record in records]
-        return sum((t in self._opening) - (t in self._closing) for t in types)
-
-    # marks
-
-    def _mark(self, conversation: str, log: _Log) -> None:
-        if log.open_turns > 0:
-            self._set_mark(conversation)
-        else:
-            self._mark_path(conversation).unlink(missing_ok=True)
-
-    def _set_mark(self, conversation: str) -> None:
-        path = self._mark_path(conversation)
-        if path.exists():
-            return
-        path.touch(mode=0o600)
-        _sync_folder(self._marks_dir)
-
-    def _confirmed_marks(self) -> Iterator[str]:
-        for mark in self._marks_dir.iterdir():
-            log_path = self._logs_dir / f"{mark.name}.jsonl"
-            found = parse_log(log_path.read_bytes()) if log_path.is_file() else None
-            if found is not None and self._balance(found.records) > 0:
-                yield found.conversation
-            else:
-                mark.unlink(missing_ok=True)
-
-    # names
-
-    def _require(self, conversation: str) -> None:
-        if not self.exists(conversation):
-            raise JournalError("unknown", f"there is no conversation {conversation!r}")
-
-    def _path(self, conversation: str) -> Path:
-        return self._logs_dir / f"{_safe_name(conversation)}.jsonl"
-
-    def _mark_path(self, conversation: str) -> Path:
-        return self._marks_dir / _safe_name(conversation)
-
-
-def _fresh_records(conversation: str, log: _Log, records: Sequence[Record]) -> Sequence[Record]:
-    """Give the records that are not in the log yet, or raise ``conflict``."""
-    written = len(log.digests)
-    for position, record in enumerate(records):
-        seq = record.get("seq")
-        first = records[0].get("seq")
-        if not isinstance(seq, int) or not isinstance(first, int) or first < 1 or seq != first + position:
-            raise JournalError(
-                "conflict", f"{conversation!r}: seq {seq!r} at place {position} is out of order"
+    # ------------------------------------------------------------ whole logs
+    def insert(
+        self, conversation: str, team: str, records: Sequence[Record], kind: str = CONVERSATION
+    ) -> int:
+        """Write a whole new log, numbered from 1 on; gives its last number. ``conflict`` when it exists."""
+        key = (team, kind, conversation)
+        now = self._clock()
+        self._streams.forget([key])
+        with self._writing() as connection:
+            there = self._streams.find(connection, [key]).get(key)
+            if there is not None and (there.last_seq or there.damaged):
+                raise JournalError(CONFLICT, f"there is a conversation {conversation!r} already")
+            stream = there or self._streams.add(connection, key, time_of(records[0], now) if records else now)
+            owned = dataclasses.replace(stream, epoch=self._streams.next_epoch(connection, stream.epoch))
+            self._streams.update(connection, [(stream, owned)])
+            batch = Batch(connection, self._outliner, {key: owned})
+            append = Append(
+                conversation=conversation, team=team, epoch=owned.epoch, records=records, kind=kind
             )
-        if seq > written + 1 and position == 0:
-            message = f"{conversation!r}: seq {seq} leaves a gap, the log ends at {written}"
-            raise JournalError("conflict", message)
-        if seq <= written and _digest_of(conversation, record) != log.digests[seq - 1]:
-            raise JournalError("conflict", f"{conversation!r}: seq {seq} is written with other content")
-    known = written + 1 - records[0]["seq"] if records else 0
-    return records[max(0, known) :]
+            last = batch.take(append, now)
+            written = batch.write(self._streams)
+        self._streams.remember(written)
+        return last
 
+    def delete(self, conversation: str, team: str, kind: str = CONVERSATION) -> None:
+        """Delete a log: its records, what of it is in the quarantine, and attachments that no other log uses."""
+        key = (team, kind, conversation)
+        self._streams.forget([key])
+        with self._writing() as connection:
+            stream = self._streams.find(connection, [key]).get(key)
+            if stream is None:
+                raise unknown(conversation)
+            journal_removal.remove(connection, stream.id)
+        self._streams.forget([key])
+        self._wipe()
 
-def _digest_of(conversation: str, record: Record) -> bytes:
-    try:
-        return record_digest(record)
-    except (TypeError, ValueError, RecursionError) as fault:
-        raise JournalError("invalid", f"records of {conversation!r} are not JSON: {fault}") from fault
+    def expire(self, now: float, default_age_s: float | None, per_team: Mapping[str, float]) -> int:
+        """Delete logs unchanged for longer than their team's age; ``now`` is in Unix seconds. Gives how many.
 
+        ``default_age_s`` holds for teams that ``per_team`` does not name; None keeps theirs. A turn under way is never
+        deleted. At most some hundred at a time: when the answer is not 0, there may be more.
+        """
+        with self._writing() as connection:
+            found = journal_removal.expired(connection, now, default_age_s, per_team)
+            for row in found:
+                journal_removal.remove(connection, row.id)
+        self._streams.forget((row.team, row.kind, row.name) for row in found)
+        if found:
+            self._wipe()
+        return len(found)
 
-def _safe_name(conversation: str) -> str:
-    """Make a file name of any id: itself where it is plain, else percent-encoded, with a hash if long."""
-    try:
-        name = quote(conversation, safe="").replace(".", "%2E")
-    except UnicodeEncodeError as fault:
-        raise JournalError("invalid", f"conversation id {conversation!r} is not valid Unicode") from fault
-    if not name:
-        raise JournalError("invalid", "a conversation id must not be empty")
-    if len(name) <= _MAX_NAME:
-        return name
-    # "+" never comes out of quote(): a shortened name cannot be another id's own.
-    return f"{name[:80]}+{hashlib.sha256(conversation.encode()).hexdigest()}"
+    # ------------------------------------------------------------ care
+    def check(self) -> list[Complaint]:
+        """Read everything, and say what is wrong with it; an empty list when all is well. Repairs nothing."""
+        return journal_care.check(self._store)
 
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the whole SQLite store to a new file, while others write; PostgreSQL has pg_dump."""
+        journal_care.backup(self._store, Path(path))
 
-def _quarantine(path: Path, tail: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        _write_all(fd, tail)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    _sync_folder(path.parent)
+    def export(self, team: str | None = None) -> Iterator[dict[str, Any]]:
+        """Give every record of all logs (of one team's) as ``{team, kind, conversation, record}``, log by log."""
+        return journal_care.export(self._store, team)
 
+    def import_(self, lines: Iterable[Mapping[str, Any]]) -> int:
+        """Write what ``export`` gave, each log in one transaction; gives how many. ``conflict`` when one exists."""
+        count = 0
+        for key, records in journal_care.logs_of(lines):
+            team, kind, conversation = key
+            self.insert(conversation, team, records, kind)
+            count += 1
+        return count
 
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
+    # ------------------------------------------------------------ within
+    def _steadily(self, action: Callable[[], _T]) -> _T:
+        """Do what may be done twice; once more where a connection was lost, or a stream is not as it was remembered."""
+        try:
+            return action()
+        except Diverged:
+            self._streams.forget()
+        except JournalError as fault:
+            if self._store.is_sqlite or fault.kind != STORAGE_IO:
+                raise
+        try:
+            return action()
+        except Diverged as fault:
+            self._streams.forget()
+            message = f"the journal {self.name} is written by somebody else: its streams and its logs differ"
+            raise JournalError(STORAGE_CORRUPT, message) from fault
 
+    def _look(
+        self, query: Callable[Concatenate[Connection, _P], _T], *given: _P.args, **named: _P.kwargs
+    ) -> _T:
+        with self._store.transaction(write=False) as connection:
+            return query(connection, *given, **named)
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    def _open(self, key: Key) -> Opened:
+        now = self._clock()
+        self._streams.forget([key])
+        with self._writing() as connection:
+            stream = self._streams.find(connection, [key]).get(key)
+            stream = stream or self._streams.add(connection, key, now)
+            found = read_log(connection, stream)
+            if found.bad:
+                put_in_quarantine(connection, stream, found, now)
+            opened = self._owned(connection, stream, found)
+            self._streams.update(connection, [(stream, opened)])
+        self._streams.remember([opened])
+        return Opened(epoch=opened.epoch, records=tuple(found.records), damaged=opened.damaged)
 
+    def _commit(self, appends: Sequence[Append]) -> list[int | JournalError]:
+        now = self._clock()
+        keys = {(a.team, a.kind, a.conversation) for a in appends}
+        answers: list[int | JournalError] = []
+        with self._writing() as connection:
+            batch = Batch(connection, self._outliner, self._streams.find(connection, keys))
+            for append in appends:
+                try:
+                    answers.append(batch.take(append, now))
+                except JournalError as refusal:
+                    if refusal.is_fault:
+                        raise
+                    answers.append(refusal)
+            written = batch.write(self._streams)
+        self._streams.remember(written)
+        return answers
 
-def _lock(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as fault:
-        os.close(fd)
-        raise JournalError("storage", f"another process has the journal in {path.parent} open") from fault
-    return fd
+    def _owned(self, connection: Connection, stream: Stream, found: Found) -> Stream:
+        """The stream in its new owner's hands. What the row says is made anew from the log: it may be damaged, too."""
+        epoch = self._streams.next_epoch(connection, max(stream.epoch, found.epoch))
+        lost = bool(found.bad) or len(found.records) < stream.last_seq
+        return dataclasses.replace(
+            stream,
+            epoch=epoch,
+            last_seq=len(found.records),
+            damaged=stream.damaged or lost,
+            outline=self._outliner.advance(Outline(), found.records),
+        )
 
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        try:
+            with self._store.transaction() as connection:
+                if self._life != self._store.life:
+                    self._life = self._store.life
+                    self._streams.forget()
+                cut = self._store.cut
+                if cut:
+                    mark_damaged(connection)
+                yield connection
+        except JournalError as error:
+            if error.is_fault:
+                self._streams.forget()
+            raise
+        if cut:
+            self._store.cut = False
 
-@contextmanager
-def _storage_faults(what: str) -> Iterator[None]:
-    """The one seam where the system's errors become ours."""
-    try:
-        yield
-    except OSError as fault:
-        raise JournalError("storage", f"{what}: {fault.strerror or fault}") from fault
+    def _wipe(self) -> None:
+        """The logs are deleted, whether or not their traces can be wiped now."""
+        try:
+            self._store.wipe()
+        except JournalError as fault:
+            self._store.findings.append(f"deleted records may still stand in the write-ahead log: {fault}")

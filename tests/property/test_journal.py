@@ -1,131 +1,158 @@
-"""The file journal against a list: whatever is sent, torn and reopened, what was acknowledged is there."""
+"""The journal against lists: whatever is sent, sent again, torn and reopened, what was acknowledged is there."""
 
 from __future__ import annotations
 
-import tempfile
-from itertools import chain
-from pathlib import Path
+import itertools
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from callboard.storage.journal import FileJournal, JournalError
-from callboard.storage.log_lines import encode_line, parse_log
+from callboard.storage import journal_rows
+from callboard.storage.journal import Journal, open_journal
+from callboard.storage.journal_terms import Append, JournalError
 
+LARGE = 20
+TEXTS = st.text(max_size=5) | st.sampled_from(["z" * (LARGE + 1), "\0", "\ud800" * (LARGE + 1)])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
+NAMES = st.sampled_from(["c", "d"])
+TEAMS = st.sampled_from(["red", "blue"])
+KEYS = st.tuples(NAMES, TEAMS)
+MACHINES = itertools.count()
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """One conversation, its owners, and a disk that tears what was not acknowledged."""
+    """Two names in two teams, their owners, and a process that dies between any two transactions."""
+
+    url = ""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = Path(self.folder.name) / "journal"
-        self.journal = self.fresh()
-        self.epoch = self.journal.open("c", "t").epoch
-        self.acknowledged: list[dict[str, Any]] = []
-        self.open_turn = False
+        self.prefix = f"{next(MACHINES)}-"  # each run has names of its own in the one database
+        self.journal: Journal = open_journal(self.url)
+        self.logs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.epochs: dict[tuple[str, str], int] = {}
+        self.issued = 0
 
-    def fresh(self) -> FileJournal:
-        return FileJournal(self.root, opening_types={"start"}, closing_types={"end"})
+    def append(self, key: tuple[str, str], epoch: int, records: list[dict[str, Any]]) -> Append:
+        return Append(conversation=self.prefix + key[0], team=key[1], epoch=epoch, records=records)
 
-    def numbered(self, values: list[Any], start: int) -> list[dict[str, Any]]:
+    def numbered(self, key: tuple[str, str], values: list[Any], gap: int = 1) -> list[dict[str, Any]]:
+        start = len(self.logs[key]) + gap
         return [{"seq": start + n, "type": "note", "value": value} for n, value in enumerate(values)]
 
-    @rule(values=st.lists(VALUES, max_size=3), back=st.integers(0, 3))
-    def append_with_some_sent_again(self, values: list[Any], back: int) -> None:
-        known = self.acknowledged[len(self.acknowledged) - back :] if back else []
-        fresh = self.numbered(values, len(self.acknowledged) + 1)
-        assert self.journal.append("c", self.epoch, known + fresh) == len(self.acknowledged) + len(fresh)
-        self.acknowledged += fresh
-
-    @rule()
-    def open_or_close_a_turn(self) -> None:
-        kind = "end" if self.open_turn else "start"
-        self.acknowledged.append({"seq": len(self.acknowledged) + 1, "type": kind})
-        self.journal.append("c", self.epoch, self.acknowledged[-1:])
-        self.open_turn = not self.open_turn
-
-    @rule(gap=st.integers(2, 5))
-    def a_gap_is_refused(self, gap: int) -> None:
-        self.refused("conflict", self.epoch, self.numbered([0], len(self.acknowledged) + gap))
-
-    @rule()
-    def other_content_is_refused(self) -> None:
-        if self.acknowledged:
-            self.refused("conflict", self.epoch, [{**self.acknowledged[-1], "more": 1}])
-
-    @rule(off=st.integers(1, 3))
-    def a_former_owner_is_refused(self, off: int) -> None:
-        self.refused("stale_epoch", self.epoch - off, self.numbered([0], len(self.acknowledged) + 1))
-
-    @rule()
-    def a_new_owner_opens(self) -> None:
-        opened = self.journal.open("c", "t")
-        assert opened.epoch > self.epoch
-        assert list(opened.records) == self.acknowledged
-        self.epoch = opened.epoch
+    @rule(key=KEYS)
+    def a_new_owner_opens(self, key: tuple[str, str]) -> None:
+        opened = self.journal.open(self.prefix + key[0], key[1])
+        assert opened.epoch > self.issued
+        assert list(opened.records) == self.logs.setdefault(key, [])
+        assert not opened.damaged
+        self.epochs[key] = self.issued = opened.epoch
 
     @rule(
-        values=st.lists(VALUES, min_size=1, max_size=3),
-        kept=st.integers(0, 10_000),
-        junk=st.binary(max_size=9),
+        many=st.lists(
+            st.tuples(
+                KEYS,
+                st.sampled_from(["fresh", "again", "gap", "other", "stale", "not json", "turn"]),
+                st.lists(VALUES, min_size=1, max_size=3),
+                st.integers(0, 3),
+            ),
+            max_size=6,
+        )
     )
-    def the_journal_dies_in_mid_append(self, values: list[Any], kept: int, junk: bytes) -> None:
-        self.journal.close()
-        body = {"epoch": self.epoch, "records": self.numbered(values, len(self.acknowledged) + 1)}
-        line = encode_line(body)
-        with (self.root / "logs" / "c.jsonl").open("ab") as file:
-            file.write(line[: kept % len(line)] + junk.replace(b"\n", b""))
-        self.journal = self.fresh()
+    def many_append_in_one_transaction(self, many: list[tuple[tuple[str, str], str, list[Any], int]]) -> None:
+        appends: list[Append] = []
+        expected: list[int | str] = []
+        for key, how, values, back in many:
+            if key not in self.epochs:
+                appends.append(self.append(key, 1, [{"seq": 1}]))
+                expected.append("unknown")
+                continue
+            append, answer = self._one(key, how, values, back)
+            appends.append(append)
+            expected.append(answer)
+        answers = self.journal.commit(appends)
+        assert [a.kind if isinstance(a, JournalError) else a for a in answers] == expected
 
-    def refused(self, kind: str, epoch: int, records: list[dict[str, Any]]) -> None:
-        try:
-            self.journal.append("c", epoch, records)
-        except JournalError as error:
-            assert error.kind == kind
-        else:
-            raise AssertionError(f"{kind} was not refused")
+    def _one(self, key: tuple[str, str], how: str, values: list[Any], back: int) -> tuple[Append, int | str]:
+        log, epoch = self.logs[key], self.epochs[key]
+        fresh = self.numbered(key, values)
+        if how == "turn":
+            is_open = bool(log) and log[-1]["type"] == "turn_started"
+            fresh = [{"seq": len(log) + 1, "type": "turn_failed" if is_open else "turn_started"}]
+        match how:
+            case "gap":
+                return self.append(key, epoch, self.numbered(key, values, gap=2)), "conflict"
+            case "stale":
+                return self.append(key, epoch - 1, fresh), "stale_epoch"
+            case "not json":
+                return self.append(
+                    key, epoch, [*fresh, {"seq": fresh[-1]["seq"] + 1, "value": {1}}]
+                ), "invalid"
+            case "other" if log:
+                return self.append(key, epoch, [{**log[-1], "more": 1}, *fresh]), "conflict"
+            case "again":
+                known = log[len(log) - min(back, len(log)) :]
+                log += fresh
+                return self.append(key, epoch, known + fresh), len(log)
+        log += fresh
+        return self.append(key, epoch, fresh), len(log)
+
+    @rule(key=KEYS)
+    def it_is_deleted(self, key: tuple[str, str]) -> None:
+        if key in self.epochs:
+            self.journal.delete(self.prefix + key[0], key[1])
+            del self.logs[key], self.epochs[key]
+
+    @rule()
+    def the_process_dies(self) -> None:
+        self.journal.close()
+        self.journal = open_journal(self.url)
+
+    @rule(key=KEYS, after=st.integers(0, 10), limit=st.integers(1, 4))
+    def a_page_is_read(self, key: tuple[str, str], after: int, limit: int) -> None:
+        log = self.logs.get(key)
+        if log:
+            records, more = self.journal.read(self.prefix + key[0], key[1], after, limit)
+            assert list(records) == log[after : after + limit]
+            assert more == (after + len(records) < len(log))
 
     @invariant()
     def what_was_acknowledged_is_there(self) -> None:
-        assert list(self.journal.read("c")) == self.acknowledged
-        assert self.journal.unfinished() == (["c"] if self.open_turn else [])
+        unfinished = []
+        for (name, team), log in self.logs.items():
+            if log:
+                assert list(self.journal.read(self.prefix + name, team)[0]) == log
+            turns = [r["type"] for r in log if r["type"] != "note"]
+            if turns and turns[-1] == "turn_started":
+                unfinished.append((self.prefix + name, team))
+        mine = [found for found in self.journal.unfinished() if found[0].startswith(self.prefix)]
+        assert sorted(mine) == sorted(unfinished)
 
     def teardown(self) -> None:
+        for name, team in self.logs:
+            self.journal.delete(self.prefix + name, team)
+        complaints = self.journal.check()
         self.journal.close()
-        self.folder.cleanup()
+        assert complaints == []
 
 
-TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
-
-
-@given(st.lists(st.lists(VALUES, min_size=1, max_size=2), max_size=4), st.data())
-def test_a_damaged_log_gives_a_prefix_of_whole_appends(batches: list[list[Any]], data: st.DataObject) -> None:
-    lines = [encode_line({"epoch": 1, "conversation": "c", "team": ""})]
-    appends: list[list[dict[str, Any]]] = []
-    for batch in batches:
-        start = sum(map(len, appends)) + 1
-        appends.append([{"seq": start + n, "value": value} for n, value in enumerate(batch)])
-        lines.append(encode_line({"epoch": 1, "records": appends[-1]}))
-    whole = b"".join(lines)
-    at = data.draw(st.integers(0, len(whole) - 1))
-    cut = data.draw(st.booleans())
-    damaged = (
-        whole[:at]
-        if cut
-        else whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+@pytest.mark.parametrize("examples", [20])
+def test_what_was_acknowledged_is_there_whatever_happens(
+    journal_url: str, examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JournalMachine, "url", journal_url)
+    monkeypatch.setattr(journal_rows, "LARGE", LARGE)
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+    run_state_machine_as_test(
+        JournalMachine,
+        settings=settings(
+            max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=checks
+        ),
     )
-    parsed = parse_log(damaged)
-    prefixes = [list(chain.from_iterable(appends[:n])) for n in range(len(appends) + 1)]
-    assert parsed.records in prefixes
-    assert damaged[: parsed.size] == whole[: parsed.size]
-    assert parsed.size <= at

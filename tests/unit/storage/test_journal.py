@@ -1,339 +1,556 @@
-"""The file journal: epochs, numbering, durability, and what it makes of damage and full disks."""
+"""The journal on SQLite and on PostgreSQL: epochs, numbering, teams, damage, lists, deletion. One suite for both."""
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import resource
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
-from callboard.storage.journal import FileJournal, JournalError
-from callboard.storage.log_lines import encode_line
+from callboard.storage.journal import Journal, open_journal
+from callboard.storage.journal_rows import LARGE
+from callboard.storage.journal_terms import Append, JournalError, Opened
+from callboard.testing.postgres import NoPostgres, PostgresServer
 
-ODD_NAMES = ["a/b", "..", ".", "x" * 400, "ünïcode ✓", "with space", "c%2Fd", "A", "a", "new\nline"]
+DAY_S = 86_400.0
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC).timestamp()
+ODD_NAMES = ["a/b", "..", "ünïcode ✓", "with space", "c%2Fd", "A", "a", "new\nline", "'; DROP TABLE x; --"]
 
 
-def make(root: Path) -> FileJournal:
-    return FileJournal(root, opening_types={"turn_started"}, closing_types={"turn_answered", "turn_failed"})
+class Clock:
+    """Unix seconds that a test sets."""
+
+    now = NOON
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "journal"
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def journal(root: Path) -> Iterator[FileJournal]:
-    made = make(root)
+def journal(journal_url: str, clock: Clock) -> Iterator[Journal]:
+    made = open_journal(journal_url, clock=clock)
     yield made
     made.close()
 
 
-def record(seq: int, kind: str = "note", **fields: Any) -> dict[str, Any]:
-    return {"seq": seq, "type": kind, **fields}
+def record(seq: int, type: str = "note", **fields: Any) -> dict[str, Any]:
+    return {"seq": seq, "type": type, **fields}
 
 
-def log_file(root: Path, conversation: str = "c") -> Path:
-    return root / "logs" / f"{conversation}.jsonl"
+def began(seq: int = 1, user: str = "ann", **fields: Any) -> dict[str, Any]:
+    return record(seq, "conversation_opened", user=user, template="default", **fields)
 
 
-def refused(kind: str) -> Any:
-    return pytest.raises(JournalError, check=lambda error: error.kind == kind)
+def add(journal: Journal, epoch: int, *records: dict[str, Any], name: str = "c", team: str = "red") -> int:
+    """Append, and raise the refusal if there is one."""
+    (answer,) = journal.commit([Append(conversation=name, team=team, epoch=epoch, records=records)])
+    if isinstance(answer, JournalError):
+        raise answer
+    return answer
 
 
-def test_each_owner_gets_the_next_epoch_and_the_records_so_far(journal: FileJournal) -> None:
+def make(journal: Journal, name: str, *types: str, team: str = "red", user: str = "ann") -> Opened:
+    """Make a log that begins with its opening, and goes on with records of these types."""
+    opened = journal.open(name, team)
+    rest = [record(seq, type, text=f"{name} says") for seq, type in enumerate(types, start=2)]
+    add(journal, opened.epoch, began(user=user), *rest, name=name, team=team)
+    return opened
+
+
+def refused(kind: str, match: str | None = None) -> Any:
+    return pytest.raises(JournalError, match=match, check=lambda error: error.kind == kind)
+
+
+def spoil(url: str, statement: str, **values: Any) -> int:
+    """Do to the database what the journal never would."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        count = connection.execute(text(statement), values).rowcount
+    engine.dispose()
+    return count
+
+
+def count(url: str, table: str) -> int:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+    engine.dispose()
+    return int(found)
+
+
+# ------------------------------------------------------------ owners and numbers
+def test_each_owner_gets_a_higher_epoch_and_the_records_so_far(journal: Journal) -> None:
     first = journal.open("c", "red")
-    assert (first.epoch, first.records, first.dropped) == (1, (), 0)
-    assert journal.append("c", 1, [record(1), record(2)]) == 2
+    assert (first.records, first.damaged) == ((), False)
+    assert add(journal, first.epoch, record(1), record(2)) == 2
     second = journal.open("c", "red")
-    assert (second.epoch, second.records) == (2, (record(1), record(2)))
+    assert second.epoch > first.epoch
+    assert second.records == (record(1), record(2))
 
 
-def test_epochs_and_records_survive_the_process(root: Path) -> None:
-    before = make(root)
-    before.open("c", "")
-    before.append("c", 1, [record(1, text="lone \ud800 surrogate, ✓, \u2028")])
-    before.close()
-    after = make(root)
-    assert after.append("c", 1, [record(2)]) == 2
-    assert after.open("c", "").epoch == 2
-    assert after.read("c")[0]["text"] == "lone \ud800 surrogate, ✓, \u2028"
-    after.close()
+def test_epochs_and_records_survive_the_process(journal_url: str) -> None:
+    journal = open_journal(journal_url)
+    first = journal.open("c", "red")
+    add(journal, first.epoch, record(1, value={"deep": [1, None, "ü"]}))
+    journal.close()
+    again = open_journal(journal_url)
+    found = again.open("c", "red")
+    again.close()
+    assert found.epoch > first.epoch
+    assert found.records == (record(1, value={"deep": [1, None, "ü"]}),)
 
 
-def test_a_former_owner_is_refused(journal: FileJournal) -> None:
-    journal.open("c", "")
-    journal.open("c", "")
+def test_a_former_owner_is_refused_also_after_the_log_was_deleted_and_made_again(journal: Journal) -> None:
+    old = journal.open("c", "red").epoch
+    new = journal.open("c", "red").epoch
     with refused("stale_epoch"):
-        journal.append("c", 1, [record(1)])
+        add(journal, old, record(1))
+    assert add(journal, new, record(1)) == 1
+    journal.delete("c", "red")
+    with refused("unknown"):
+        add(journal, new, record(2))
+    journal.open("c", "red")
     with refused("stale_epoch"):
-        journal.append("c", 3, [record(1)])
-    assert journal.read("c") == ()
+        add(journal, new, record(1))
 
 
-def test_an_append_may_be_repeated_also_with_more_behind_it(journal: FileJournal) -> None:
-    journal.open("c", "")
-    assert journal.append("c", 1, [record(1), record(2)]) == 2
-    assert journal.append("c", 1, [record(1), record(2)]) == 2
-    assert journal.append("c", 1, [{"type": "note", "seq": 2}, record(3)]) == 3
-    assert journal.append("c", 1, []) == 3
-    assert journal.read("c") == (record(1), record(2), record(3))
+def test_an_append_may_be_repeated_also_with_more_behind_it_and_keys_in_another_order(
+    journal: Journal,
+) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, record(1, a=1, b=(2, 3)), record(2))
+    assert add(journal, epoch, {"b": [2, 3], "a": 1, "type": "note", "seq": 1}, record(2)) == 2
+    assert add(journal, epoch, record(2), record(3)) == 3
+    assert [r["seq"] for r in journal.read("c", "red")[0]] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     "records",
     [
-        [record(3)],
-        [record(2, text="other")],
-        [record(3), record(5)],
-        [record(3), record(3)],
-        [record(0)],
-        [{"type": "note"}],
-        [record(2), record(2, text="x")],
+        [record(2)], [record(4), record(5)], [record(0)], [record(1), record(1)], [record(1), record(3)],
+        [{"type": "note"}], [record(1, other="content")], [{"seq": "1"}], [{"seq": True}],
+    ],
+)  # fmt: skip
+def test_gaps_other_content_and_numbers_out_of_order_conflict(
+    journal: Journal, records: list[dict[str, Any]]
+) -> None:
+    epoch = journal.open("c", "red").epoch
+    if records[0].get("other"):
+        add(journal, epoch, record(1))
+    with refused("conflict"):
+        add(journal, epoch, *records)
+
+
+@pytest.mark.parametrize("bad", [{1, 2}, object(), b"bytes"])
+def test_what_is_not_json_is_refused_and_leaves_the_log_usable(journal: Journal, bad: object) -> None:
+    epoch = journal.open("c", "red").epoch
+    with refused("invalid"):
+        add(journal, epoch, record(1, value=bad))
+    assert add(journal, epoch, record(1)) == 1
+    with refused("invalid"):
+        add(journal, epoch, record(1, value=bad))
+
+
+@pytest.mark.parametrize(
+    "value", ["nul \0", "lone \ud800", "z" * LARGE + "\0\ud800", "", {"": ""}, 10**30, 1e300]
+)
+def test_any_json_comes_back_as_it_was(journal: Journal, value: object) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, began(), record(2, "turn_started", text=value))
+    assert journal.read("c", "red")[0][1]["text"] == value
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_any_name_has_a_log_of_its_own(journal: Journal, name: str) -> None:
+    for other in ODD_NAMES:
+        make(journal, other)
+    make(journal, f"{name}+", "note")
+    assert len(journal.read(name, "red")[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "team"), [("", "red"), ("x" * 1000, "red"), ("a\0", "red"), ("a\ud800", "red"), ("a", "\0")]
+)
+def test_a_name_that_cannot_be_stored_is_refused(journal: Journal, name: str, team: str) -> None:
+    with refused("invalid"):
+        journal.open(name, team)
+
+
+# ------------------------------------------------------------ many in one transaction
+def test_a_refused_append_does_not_spoil_the_others_in_its_transaction(journal: Journal) -> None:
+    epochs = {name: journal.open(name, "red").epoch for name in "abcde"}
+    answers = journal.commit(
+        [
+            Append(conversation="a", team="red", epoch=epochs["a"], records=[record(1)]),
+            Append(conversation="b", team="red", epoch=epochs["b"] - 1, records=[record(1)]),
+            Append(conversation="c", team="red", epoch=epochs["c"], records=[record(2)]),
+            Append(conversation="nobody", team="red", epoch=1, records=[record(1)]),
+            Append(conversation="a", team="red", epoch=epochs["a"], records=[record(1), record(2)]),
+            Append(conversation="d", team="red", epoch=epochs["d"], records=[record(1, value=object())]),
+            Append(conversation="a", team="red", epoch=epochs["a"], records=[record(2, other=1)]),
+            Append(conversation="e", team="red", epoch=epochs["e"], records=[record(1)]),
+        ]
+    )
+    kinds = [a.kind if isinstance(a, JournalError) else a for a in answers]
+    assert kinds == [1, "stale_epoch", "conflict", "unknown", 2, "invalid", "conflict", 1]
+    assert journal.read("a", "red")[0] == (record(1), record(2))
+    assert journal.read("e", "red")[0] == (record(1),)
+    assert journal.commit([]) == []
+
+
+# ------------------------------------------------------------ teams
+def test_another_teams_conversation_is_unknown(journal: Journal) -> None:
+    mine = make(journal, "c", "turn_started")
+    for attempt in (
+        lambda: journal.read("c", "blue"),
+        lambda: journal.delete("c", "blue"),
+        lambda: add(journal, mine.epoch, record(3), team="blue"),
+    ):
+        with refused("unknown"):
+            attempt()
+    assert journal.listing("blue") == []
+    theirs = journal.open("c", "blue")
+    assert theirs.records == ()
+    add(journal, theirs.epoch, began(user="bob"), team="blue")
+    journal.delete("c", "blue")
+    assert len(journal.read("c", "red")[0]) == 2
+
+
+def test_a_stream_of_another_kind_is_another_stream(journal: Journal) -> None:
+    make(journal, "c", "turn_started")
+    flow = journal.open("c", "red", "workflow")
+    assert flow.records == ()
+    journal.commit(
+        [Append(conversation="c", team="red", epoch=flow.epoch, records=[record(1)], kind="workflow")]
+    )
+    assert [s.conversation for s in journal.listing("red", kind="workflow")] == ["c"]
+    assert len(journal.read("c", "red")[0]) == 2
+
+
+# ------------------------------------------------------------ reading
+def test_a_log_is_read_page_by_page(journal: Journal) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, *(record(seq) for seq in range(1, 8)))
+    assert journal.read("c", "red", 0, 3) == ((record(1), record(2), record(3)), True)
+    assert journal.read("c", "red", 3, 4) == (tuple(record(seq) for seq in (4, 5, 6, 7)), False)
+    assert journal.read("c", "red", 7) == ((), False)
+    assert journal.read("c", "red", 99) == ((), False)
+
+
+def test_a_conversation_without_records_is_unknown_to_readers(journal: Journal) -> None:
+    journal.open("c", "red")
+    for name in ("c", "other"):
+        with refused("unknown"):
+            journal.read(name, "red")
+    assert journal.listing("red") == []
+
+
+# ------------------------------------------------------------ large strings
+def test_a_large_string_is_stored_once_and_is_back_on_reading(journal: Journal, journal_url: str) -> None:
+    image = "i" * (LARGE + 1)
+    epoch = journal.open("c", "red").epoch
+    for seq in (1, 2):
+        blocks = [{"type": "text", "text": "small"}, {"type": "image", "data": image}]
+        add(journal, epoch, record(seq, content=blocks, text=image))
+    other = journal.open("d", "red").epoch
+    add(journal, other, record(1, text=image), name="d")
+    assert count(journal_url, "journal_attachments") == 1
+    for records in (journal.read("c", "red")[0], journal.open("c", "red").records):
+        assert [r["content"][1]["data"] == image and r["text"] == image for r in records] == [True, True]
+    assert add(journal, journal.open("d", "red").epoch, record(1, text=image), name="d") == 1
+
+
+def test_an_attachment_goes_with_the_last_log_that_uses_it(journal: Journal, journal_url: str) -> None:
+    image = "i" * (LARGE + 1)
+    for name, team in (("c", "red"), ("d", "red"), ("c", "blue")):
+        epoch = journal.open(name, team).epoch
+        add(journal, epoch, record(1, text=image), name=name, team=team)
+    assert count(journal_url, "journal_attachments") == 2  # each team has its own
+    journal.delete("c", "red")
+    assert journal.read("d", "red")[0][0]["text"] == image
+    journal.delete("d", "red")
+    assert count(journal_url, "journal_attachments") == 1
+    assert journal.read("c", "blue")[0][0]["text"] == image
+
+
+def test_a_record_cannot_name_anothers_attachment(journal: Journal) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, record(1, text="secret" * LARGE))
+    forged = {"attached": [[["text"], "0" * 64]], "text": None, "$ref": "0" * 64}
+    add(journal, epoch, record(2, **forged))
+    assert journal.read("c", "red", 1)[0][0] == record(2, **forged)
+
+
+# ------------------------------------------------------------ lists
+def test_a_list_has_the_last_changed_first_and_goes_on_behind_its_cursor(
+    journal: Journal, clock: Clock
+) -> None:
+    for number in range(5):
+        clock.now = NOON + number
+        make(journal, f"c{number}", user="ann" if number % 2 else "bob")
+    clock.now = NOON + 10
+    add(journal, journal.open("c0", "red").epoch, record(2), name="c0")
+    first = journal.listing("red", limit=2)
+    assert [s.conversation for s in first] == ["c0", "c4"]
+    rest = journal.listing("red", before=first[-1].cursor)
+    assert [s.conversation for s in rest] == ["c3", "c2", "c1"]
+    assert [s.conversation for s in journal.listing("red", user="ann")] == ["c3", "c1"]
+    with refused("invalid", "cursor"):
+        journal.listing("red", before="yesterday")
+
+
+def test_a_summary_says_whose_it_is_and_how_it_stands(journal: Journal, clock: Clock) -> None:
+    epoch = journal.open("c", "red").epoch
+    opened = began(at="2030-01-01T00:00:00.000+00:00")
+    asked = record(
+        2, "turn_started", text="  What is\n the " + "long " * 40, at="2030-01-01T00:00:01.000+00:00"
+    )
+    add(journal, epoch, opened, asked)
+    (summary,) = journal.listing("red")
+    assert (summary.user, summary.template, summary.events, summary.turns) == ("ann", "default", 2, 1)
+    assert summary.title.startswith("What is the long long")
+    assert len(summary.title) == 80
+    assert summary.updated_at == "2030-01-01T00:00:01.000+00:00"
+    assert summary.state == "unfinished"
+    add(journal, epoch, record(3, "turn_answered", at="2099-01-01T00:00:00+00:00"))
+    (summary,) = journal.listing("red")
+    assert summary.updated_at == "2030-01-02T12:00:00.000+00:00"  # never in the future
+    assert summary.state == "open"
+
+
+@pytest.mark.parametrize(
+    ("types", "state"),
+    [
+        (["turn_started"], "unfinished"),
+        (["turn_started", "turn_answered"], "open"),
+        (["turn_started", "turn_suspended"], "suspended"),
+        (["turn_started", "turn_suspended", "turn_continued"], "unfinished"),
+        (["turn_started", "turn_suspended", "turn_continued", "turn_failed"], "open"),
+        (["turn_started", "turn_suspended", "turn_cancelled"], "open"),
+        (["turn_started", "turn_suspended", "turn_cancelled", "turn_started"], "unfinished"),
+        (["turn_started", "turn_cancelled", "conversation_closed"], "closed"),
+        (["turn_started", "conversation_closed"], "unfinished"),
+        ([], "open"),
     ],
 )
-def test_gaps_and_other_content_are_conflicts_and_write_nothing(
-    journal: FileJournal, records: list[dict[str, Any]]
+def test_only_an_open_turn_leaves_a_conversation_unfinished(
+    journal: Journal, types: list[str], state: str
 ) -> None:
-    journal.open("c", "")
-    journal.append("c", 1, [record(1)])
-    journal.append("c", 1, [record(2)]) if records[0].get("seq") in (2, 0) else None
-    before = journal.read("c")
+    make(journal, "c", *types)
+    make(journal, "other", "turn_started", "turn_answered")
+    assert journal.listing("red")[-1].state == state or journal.listing("red")[0].state == state
+    assert journal.unfinished() == ([("c", "red")] if state == "unfinished" else [])
+
+
+# ------------------------------------------------------------ deleting
+def test_a_deleted_log_leaves_no_row(journal: Journal, journal_url: str) -> None:
+    make(journal, "c", "turn_started")
+    journal.delete("c", "red")
+    for table in ("streams", "events", "attachments", "uses", "quarantine"):
+        assert count(journal_url, f"journal_{table}") == 0
+    with refused("unknown"):
+        journal.delete("c", "red")
+
+
+def test_old_logs_expire_by_their_teams_age_but_never_a_turn_under_way(
+    journal: Journal, clock: Clock
+) -> None:
+    for team in ("red", "blue", "kept"):
+        make(journal, "old", "turn_started", "turn_answered", team=team)
+        make(journal, "busy", "turn_started", team=team)
+    clock.now += 5 * DAY_S
+    for team in ("red", "blue", "kept"):
+        make(journal, "new", team=team)
+    ages = {"blue": 10 * DAY_S, "kept": float("inf")}
+    assert journal.expire(clock.now, None, {}) == 0
+    assert journal.expire(clock.now, 3 * DAY_S, ages) == 1
+    assert [s.conversation for s in journal.listing("red")] == ["new", "busy"]
+    assert journal.expire(clock.now + 6 * DAY_S, None, ages) == 1
+    assert [s.conversation for s in journal.listing("blue")] == ["new", "busy"]
+    assert journal.expire(clock.now + 900 * DAY_S, 3 * DAY_S, ages) == 2
+    assert {s.conversation for s in journal.listing("kept")} == {"new", "busy", "old"}
+
+
+# ------------------------------------------------------------ damage
+BROKEN = "UPDATE journal_events SET body = replace(body, 'note', 'nota') WHERE seq = 3"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        BROKEN,
+        "DELETE FROM journal_events WHERE seq = 3",
+        "UPDATE journal_events SET epoch = epoch + 1 WHERE seq = 3",
+        "UPDATE journal_events SET crc = 0 WHERE seq = 3",
+        "UPDATE journal_events SET seq = 30 WHERE seq = 3",
+        'UPDATE journal_events SET attached = \'[[["x"],"00"]]\' WHERE seq = 3',
+    ],
+)
+def test_a_damaged_record_cuts_the_log_and_the_rest_is_kept_aside(
+    journal: Journal, journal_url: str, statement: str
+) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, began(), *(record(seq) for seq in (2, 3, 4, 5)))
+    make(journal, "other")
+    journal.close()
+    assert spoil(journal_url, statement) == 1
+    assert [c.conversation for c in journal.check()] == ["c"]
+    assert journal.read("c", "red") == ((began(), record(2)), True)
+    with refused("storage_corrupt", "record 3"):
+        journal.read("c", "red", 2)
+    opened = journal.open("c", "red")
+    assert (opened.records, opened.damaged) == ((began(), record(2)), True)
+    assert count(journal_url, "journal_quarantine") == (2 if "DELETE" in statement else 3)
+    assert journal.open("other", "red").damaged is False
+    assert journal.open("c", "red").damaged is True  # until its owner has gone on
+    assert add(journal, journal.open("c", "red").epoch, record(3)) == 3
+    assert journal.open("c", "red").damaged is False
+    assert any("quarantine" in c.problem for c in journal.check())
+    journal.delete("c", "red")
+    assert journal.check() == []
+
+
+def test_a_log_that_lost_its_end_is_damaged(journal: Journal, journal_url: str) -> None:
+    make(journal, "c", "turn_started", "note")
+    journal.close()
+    spoil(journal_url, "DELETE FROM journal_events WHERE seq = 3")
+    assert [c.conversation for c in journal.check()] == ["c"]
+    with refused("storage_corrupt", "record 3"):
+        journal.read("c", "red", 2)
+    opened = journal.open("c", "red")
+    assert (len(opened.records), opened.damaged) == (2, True)
+    assert add(journal, opened.epoch, record(3)) == 3
+
+
+def test_a_log_that_lost_everything_stays_damaged(journal: Journal, journal_url: str) -> None:
+    make(journal, "c", "turn_started")
+    journal.close()
+    spoil(journal_url, "DELETE FROM journal_events")
+    for _ in range(2):
+        opened = journal.open("c", "red")
+        assert (opened.records, opened.damaged) == ((), True)
+    with refused("storage_corrupt"):
+        journal.read("c", "red")
     with refused("conflict"):
-        journal.append("c", 1, records)
-    assert journal.read("c") == before
+        journal.insert("c", "red", [began()])
 
 
-def test_what_is_not_json_is_refused_and_leaves_the_log_usable(journal: FileJournal) -> None:
-    journal.open("c", "")
-    with refused("invalid"):
-        journal.append("c", 1, [record(1, text={1, 2})])
-    assert journal.append("c", 1, [record(1)]) == 1
-
-
-def test_a_conversation_without_a_log_is_unknown(journal: FileJournal) -> None:
-    assert not journal.exists("c")
-    with refused("unknown"):
-        journal.append("c", 1, [record(1)])
-    with refused("unknown"):
-        journal.read("c")
-    journal.open("c", "")
-    assert journal.exists("c")
-
-
-def test_another_team_cannot_open_the_conversation(journal: FileJournal) -> None:
-    journal.open("c", "red")
-    with refused("wrong_team"):
-        journal.open("c", "blue")
-    assert journal.append("c", 1, [record(1)]) == 1
-    assert journal.open("c", "").epoch == 2
-    with refused("wrong_team"):
-        journal.open("c", "blue")
-
-
-def test_any_name_gets_a_log_of_its_own_inside_the_folder(journal: FileJournal, root: Path) -> None:
-    for position, name in enumerate(ODD_NAMES):
-        journal.open(name, "")
-        journal.append(name, 1, [record(1, "turn_started", place=position)])
-    assert [journal.read(name)[0]["place"] for name in ODD_NAMES] == list(range(len(ODD_NAMES)))
-    assert journal.unfinished() == sorted(ODD_NAMES)
-    assert len(list((root / "logs").iterdir())) == len(ODD_NAMES)
-    for bad in ("", "\ud800"):
-        with refused("invalid"):
-            journal.open(bad, "")
-
-
-def test_unfinished_lists_conversations_with_an_open_turn_only(journal: FileJournal) -> None:
-    for name in ("idle", "open", "done"):
-        journal.open(name, "")
-    journal.append("open", 1, [record(1, "turn_started"), record(2)])
-    journal.append("done", 1, [record(1, "turn_started")])
-    assert journal.unfinished() == ["done", "open"]
-    journal.append("done", 1, [record(2), record(3, "turn_answered")])
-    assert journal.unfinished() == ["open"]
-
-
-def test_a_mark_left_over_from_a_crash_is_found_out(journal: FileJournal, root: Path) -> None:
-    journal.open("c", "")
-    for name in ("c", "gone"):
-        (root / "unfinished" / name).touch()
-    assert journal.unfinished() == []
-    assert list((root / "unfinished").iterdir()) == []
-
-
-@pytest.mark.parametrize("cut", [1, 5, 30])
-def test_a_torn_last_append_is_cut_off_whole_and_kept_aside(root: Path, cut: int) -> None:
-    journal = make(root)
-    journal.open("c", "")
-    journal.append("c", 1, [record(1, "turn_started")])
-    journal.append("c", 1, [record(2), record(3, "turn_answered")])
+def test_a_damaged_attachment_cuts_the_log_before_its_record(journal: Journal, journal_url: str) -> None:
+    epoch = journal.open("c", "red").epoch
+    add(journal, epoch, began(), record(2, text="x" * (LARGE + 1)), record(3))
     journal.close()
-    whole = log_file(root).read_bytes()
-    log_file(root).write_bytes(whole[:-cut])
-    again = make(root)
-    opened = again.open("c", "")
-    assert again.unfinished() == ["c"]
-    assert opened.records == (record(1, "turn_started"),)
-    torn = whole[:-cut].rpartition(b"\n")[2]
-    assert opened.dropped == len(torn)
-    assert log_file(root).with_suffix(".quarantine").read_bytes() == torn
-    assert again.append("c", opened.epoch, [record(2)]) == 2
-    again.close()
+    spoil(journal_url, "UPDATE journal_attachments SET digest = 'other'")
+    assert {c.conversation for c in journal.check()} == {"c", ""}
+    opened = journal.open("c", "red")
+    assert (opened.records, opened.damaged) == ((began(),), True)
 
 
-def test_a_flipped_bit_ends_the_log_there_and_no_epoch_comes_twice(root: Path) -> None:
-    journal = make(root)
-    for seq in (1, 2, 3):
-        journal.append("c", journal.open("c", "").epoch, [record(seq)])
-    journal.close()
-    data = bytearray(log_file(root).read_bytes())
-    data[data.index(b'"seq":2') + 6] ^= 1
-    log_file(root).write_bytes(data)
-    again = make(root)
-    opened = again.open("c", "")
-    assert opened.records == (record(1),)
-    assert opened.dropped > 0
-    assert opened.epoch > 3
-    assert again.open("c", "").dropped == 0
-    again.close()
-
-
-def test_a_torn_append_of_a_killed_journal_can_be_sent_again_without_opening(root: Path) -> None:
-    journal = make(root)
-    journal.open("c", "")
-    journal.append("c", 1, [record(1)])
-    journal.close()
-    with log_file(root).open("ab") as file:
-        file.write(encode_line({"epoch": 1, "records": [record(2)]})[:-9])
-    again = make(root)
-    assert again.append("c", 1, [record(2)]) == 2
-    assert again.open("c", "").dropped > 0
-    again.close()
-
-
-def test_a_line_that_does_not_follow_is_not_believed(root: Path) -> None:
-    journal = make(root)
-    journal.open("c", "")
-    journal.close()
-    with log_file(root).open("ab") as file:
-        file.write(encode_line({"epoch": 1, "records": [record(7)]}))
-    again = make(root)
-    assert again.open("c", "").records == ()
-    again.close()
-
-
-def test_every_line_is_json(journal: FileJournal, root: Path) -> None:
-    journal.open("c", "red")
-    journal.append("c", 1, [record(1)])
-    epoch, append = (json.loads(line)["body"] for line in log_file(root).read_bytes().splitlines())
-    assert epoch == {"epoch": 1, "conversation": "c", "team": "red"}
-    assert append == {"epoch": 1, "records": [record(1)]}
-
-
-def test_after_a_write_that_hit_the_size_limit_the_log_is_as_before(journal: FileJournal, root: Path) -> None:
-    journal.open("c", "")
-    journal.append("c", 1, [record(1)])
-    whole = log_file(root).read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 50, hard))
-    try:
-        with refused("storage"):
-            journal.append("c", 1, [record(2, text="x" * 500)])
-        assert log_file(root).read_bytes() == whole
-        with refused("storage"):
-            journal.open("new", "y" * 5000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not journal.exists("new")
-    assert journal.append("c", 1, [record(2, text="x" * 500)]) == 2
-    assert journal.open("new", "y" * 5000).epoch == 1
-
-
-def test_a_failed_sync_is_no_acknowledgement(
-    journal: FileJournal, root: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("column", ["epoch = 0", "last_seq = 1", "state = 'open'", "turns = 9, title = 'x'"])
+def test_a_damaged_row_of_a_stream_is_made_anew_from_its_log(
+    journal: Journal, journal_url: str, column: str
 ) -> None:
-    journal.open("c", "")
-    real, failures = os.fdatasync, iter([True])
-
-    def failing(fd: int) -> None:
-        if next(failures, False):
-            raise OSError(errno.EIO, "Input/output error")
-        real(fd)
-
-    monkeypatch.setattr(os, "fdatasync", failing)
-    with refused("storage"):
-        journal.append("c", 1, [record(1)])
-    assert journal.read("c") == ()
-    assert journal.append("c", 1, [record(1, text="other")]) == 1
+    before = make(journal, "c", "turn_started").epoch
+    (summary,) = journal.listing("red")
+    journal.close()
+    spoil(journal_url, f"UPDATE journal_streams SET {column}")
+    spoil(journal_url, "UPDATE journal_epochs SET last = 0")
+    opened = journal.open("c", "red")
+    assert opened.epoch > before
+    assert len(opened.records) == 2
+    assert journal.unfinished() == [("c", "red")]
+    assert journal.listing("red") == [summary]
 
 
-def test_a_write_that_can_not_even_be_taken_back_is_read_anew(
-    journal: FileJournal, root: Path, monkeypatch: pytest.MonkeyPatch
+# ------------------------------------------------------------ moving
+def test_an_export_is_imported_elsewhere_as_it_was(journal: Journal, tmp_path: Any) -> None:
+    make(journal, "a", "turn_started", "turn_answered")
+    make(journal, "b", "turn_started", team="blue")
+    image = record(2, data="x" * (LARGE + 1))
+    add(journal, journal.open("c", "red").epoch, began(), image)
+    lines = list(journal.export())
+    assert [line["team"] for line in journal.export("blue")] == ["blue", "blue"]
+    other = open_journal(f"sqlite:///{tmp_path}/elsewhere.sqlite3", clock=Clock())
+    assert other.import_(lines) == 3
+    assert list(other.export()) == lines
+    assert other.listing("red")[0].state == journal.listing("red")[0].state
+    assert other.unfinished() == [("b", "blue")]
+    with refused("conflict", "already"):
+        other.import_(lines)
+    other.close()
+
+
+@pytest.mark.parametrize("line", [{}, {"team": "t"}, {"team": "t", "conversation": "c", "record": 1}, 5])
+def test_a_line_that_is_no_export_is_refused_by_its_number(journal: Journal, line: Any) -> None:
+    good = {"team": "t", "conversation": "c", "record": began()}
+    with refused("invalid", "line 2"):
+        journal.import_([good, line])
+
+
+def test_a_damaged_log_is_exported_up_to_its_damage_and_then_said(journal: Journal, journal_url: str) -> None:
+    make(journal, "a", "note", "note", "note")
+    make(journal, "b")
+    journal.close()
+    spoil(journal_url, BROKEN)
+    got = []
+    with refused("storage_corrupt", "a"):
+        got.extend(journal.export())
+    assert [(line["conversation"], line["record"]["seq"]) for line in got] == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+    ] or got
+
+
+def test_a_sound_journal_has_no_complaints(journal: Journal) -> None:
+    assert journal.check() == []
+    make(journal, "c", "turn_started")
+    add(journal, journal.open("c", "red").epoch, record(3, text="x" * (LARGE + 1)))
+    assert journal.check() == []
+
+
+def test_a_reader_beside_the_owner_sees_what_is_committed_and_writes_nothing(
+    journal: Journal, journal_url: str
 ) -> None:
-    journal.open("c", "")
-
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", broken)
-        patch.setattr(os, "ftruncate", broken)
-        with refused("storage"):
-            journal.append("c", 1, [record(1)])
-    assert journal.append("c", 1, [record(1)]) == 1
-    assert journal.read("c") == (record(1),)
-
-
-def test_no_more_than_256_files_are_open(journal: FileJournal) -> None:
-    names = [f"c{n}" for n in range(270)]
-    for name in names:
-        journal.open(name, "")
-    ours = sum(1 for fd in Path("/proc/self/fd").iterdir() if _is_log(fd))
-    assert ours == 256
-    assert all(journal.append(name, 1, [record(1)]) == 1 for name in names[:20])
+    epoch = make(journal, "c", "turn_started").epoch
+    reader = open_journal(journal_url, read_only=True)
+    assert len(reader.read("c", "red")[0]) == 2
+    add(journal, epoch, record(3))
+    assert len(reader.read("c", "red")[0]) == 3
+    for attempt in (
+        lambda: reader.open("c", "red"),
+        lambda: reader.delete("c", "red"),
+        lambda: add(reader, epoch, record(4)),
+    ):
+        with refused("storage_read_only"):
+            attempt()
+    assert reader.check() == []
+    assert add(journal, epoch, record(4)) == 4
+    reader.close()
 
 
-def _is_log(fd: Path) -> bool:
-    try:
-        return fd.readlink().suffix == ".jsonl"
-    except OSError:
-        return False
+def test_a_journal_that_nobody_has_made_yet_is_unknown_to_a_reader(
+    journal_url: str, postgres: PostgresServer | NoPostgres
+) -> None:
+    url = journal_url if isinstance(postgres, NoPostgres) else postgres.empty("untouched")
+    for place in (journal_url, url):
+        if place.startswith("sqlite") or place.endswith("untouched"):
+            reader = open_journal(place, read_only=True)
+            with refused("unknown", "journal"):
+                reader.listing("red")
+            reader.close()
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from callboard.storage.journal import FileJournal
-FileJournal(Path(sys.argv[1]), opening_types=(), closing_types=())
-print("open", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_second_process_is_refused_until_the_first_is_gone(root: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"open\n"
-        with refused("storage"):
-            make(root)
-    finally:
-        holder.send_signal(signal.SIGKILL)
-        holder.communicate(timeout=10)
-    make(root).close()
-
-
-def test_files_are_for_the_user_only(journal: FileJournal, root: Path) -> None:
-    journal.open("c", "")
-    assert root.stat().st_mode & 0o77 == 0
-    assert log_file(root).stat().st_mode & 0o77 == 0
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://u:secret@h/d", "sqlite://", "sqlite:///", "postgres"]
+)
+def test_a_url_of_no_database_we_know_is_refused_without_its_password(url: str) -> None:
+    with refused("invalid") as caught:
+        open_journal(url)
+    assert "secret" not in caught.value.message

@@ -1,0 +1,1 @@
+"""One module a version; each knows only its own step."""
