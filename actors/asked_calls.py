@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from callboard.actors.events import StepFinished
 from callboard.actors.items import FunctionCall
 
 _MAX_ID_STEM = 48
@@ -40,9 +39,9 @@ def with_unique_ids(calls: Iterable[FunctionCall], taken: Iterable[str]) -> tupl
     return tuple(renamed)
 
 
-def tools_asked_in_each(steps: Sequence[StepFinished]) -> list[str]:
-    """Name the tools that every one of these steps called with the same arguments; sorted."""
-    asked = [{(call.tool, _canonical(call.arguments)) for call in step.calls} for step in steps]
+def tools_asked_in_each(steps: Sequence[Sequence[FunctionCall]]) -> list[str]:
+    """Name the tools that every one of these steps' calls hold with the same arguments; sorted."""
+    asked = [{(call.tool, _canonical(call.arguments)) for call in calls} for calls in steps]
     return sorted({tool for tool, _ in set[tuple[str, str]].intersection(*asked)}) if asked else []
 
 

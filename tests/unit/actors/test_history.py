@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from callboard.actors.events import (
+    ApprovalDecided,
     ConversationOpened,
     Event,
     StepFinished,
     ToolCallFinished,
     ToolCallStarted,
-    ToolDisabled,
-    ToolEnabled,
     TurnAnswered,
     TurnCancelled,
     TurnFailed,
     TurnResumed,
     TurnStarted,
 )
-from callboard.actors.history import NO_RESULT, enabled_after, items_of, unfinished_turn
+from callboard.actors.history import NO_RESULT, items_of, unfinished_turn
 from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item, Role
 from callboard.tools.content import TextBlock
 
@@ -146,8 +145,7 @@ def test_the_unfinished_turn_tells_open_calls_from_pending_ones() -> None:
     assert (turn.turn_id, turn.resumes) == ("t1", 1)
     assert turn.open_calls == (call("b"),)
     assert turn.pending_calls == (call("c"),)
-    assert set(turn.results) == {"a"}
-    assert items_of(turn.events, "")[1:4] == (call("a"), call("b"), call("c"))
+    assert items_of(turn.events, "")[1:5] == (call("a"), call("b"), call("c"), output("a"))
 
 
 def test_a_log_whose_turns_all_ended_has_no_unfinished_turn() -> None:
@@ -155,7 +153,26 @@ def test_a_log_whose_turns_all_ended_has_no_unfinished_turn() -> None:
     assert unfinished_turn([OPENED, started(), TurnFailed(turn_id="t1", reason="r", message="m")]) is None
 
 
-def test_the_enabled_set_follows_the_log() -> None:
-    assert enabled_after([OPENED]) == {"clock", "sum"}
-    events = [OPENED, ToolEnabled(tool="web"), ToolDisabled(tool="sum"), ToolDisabled(tool="none")]
-    assert enabled_after(events) == {"clock", "web"}
+def test_a_call_id_that_comes_twice_is_shown_under_two_names_with_an_output_each() -> None:
+    other = StepFinished(turn_id="t2", step=1, calls=(call("a"),))
+    result = ToolCallFinished(turn_id="t2", call_id="a", tool="sum", is_error=False, outcome="ok")
+    items = shown(
+        started(), step("a", "a"), finished("a"), TurnCancelled(turn_id="t1"), started("t2"), other, result
+    )
+    assert [i.call_id for i in items if isinstance(i, FunctionCall)] == ["a", "a_2", "a_3"]
+    assert [i.call_id for i in items if isinstance(i, FunctionCallOutput)] == ["a", "a_2", "a_3"]
+
+
+def test_a_step_that_was_logged_twice_is_shown_once() -> None:
+    once = [started(), step("a"), finished("a")]
+    assert shown(*once, step("a")) == shown(*once)
+
+
+def test_arguments_that_the_user_changed_are_told_with_the_result() -> None:
+    decided = ApprovalDecided(turn_id="t1", call_id="a", approved=True, arguments={"n": "ü"})
+    (result,) = shown(started(), step("a"), decided, finished("a"))[2:]
+    assert isinstance(result, FunctionCallOutput)
+    assert result.content == (
+        TextBlock('[The user changed the arguments before this ran, to {"n": "ü"}]'),
+        TextBlock("3"),
+    )

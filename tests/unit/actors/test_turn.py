@@ -5,108 +5,51 @@ from __future__ import annotations
 import pytest
 
 from callboard.actors.chat_model import ModelReply, Usage
+from callboard.actors.context_window import LeftOut
 from callboard.actors.events import (
-    Event,
+    ContextTrimmed,
     StepFinished,
     ToolCallFinished,
     ToolCallStarted,
     TurnAnswered,
     TurnCancelled,
     TurnFailed,
-    TurnResumed,
     TurnStarted,
 )
-from callboard.actors.history import UnfinishedTurn, unfinished_turn
-from callboard.actors.items import FunctionCall, FunctionCallOutput, Item
+from callboard.actors.items import FunctionCall, FunctionCallOutput
 from callboard.actors.turn import (
-    CAP_NOTE,
-    CAPPED_ANSWER,
-    EMPTY_NOTE,
-    NOT_RUN,
-    OUTCOME_UNKNOWN,
+    OPEN_PHASES,
     TRANSITIONS,
     Append,
-    AskModel,
     Begin,
     CallFinished,
     Cancel,
     DeadlinePassed,
+    Decided,
     Discard,
     Durable,
     Effect,
     Ended,
     Input,
+    Interrupt,
     KillCall,
+    Left,
     ModelFailed,
     ModelReplied,
     Phase,
-    Resume,
     RetryAfter,
     RetryDue,
+    SetTimer,
     StartCall,
+    StepTimedOut,
     StopModel,
+    StorageFailed,
     Turn,
     TurnLimits,
 )
-from callboard.tools.content import Citation, TextBlock, ToolResult, error_result
-
-OK = ToolResult(content=(TextBlock("ok"),))
-
-
-class Stage:
-    """A turn and all that came out of it; ``auto`` makes every append durable at once."""
-
-    def __init__(
-        self, limits: TurnLimits | None = None, history: tuple[Item, ...] = (), *, auto: bool = True
-    ) -> None:
-        self.turn = Turn(limits or TurnLimits(), history)
-        self.auto = auto
-        self.now = 100.0
-        self.log: list[Event] = []
-
-    def give(self, given: Input) -> list[Effect]:
-        self.now += 1
-        effects = self.turn.handle(given, self.now)
-        for effect in list(effects):
-            if isinstance(effect, Append):
-                self.log.extend(effect.events)
-                if self.auto and effect.wait:
-                    effects += self.give(Durable(effect.token))
-        return effects
-
-    def begin(self) -> list[Effect]:
-        return self.give(Begin(turn_id="t", text="hi"))
-
-    def reply(
-        self, *calls: FunctionCall, text: str = "", refusals: dict[str, ToolResult] | None = None
-    ) -> list[Effect]:
-        reply = ModelReply(text=text, calls=calls, usage=Usage(input_tokens=1, output_tokens=2))
-        return self.give(ModelReplied(reply=reply, refusals=refusals or {}))
-
-    def finish(self, *call_ids: str, result: ToolResult = OK) -> list[Effect]:
-        return [effect for i in call_ids for effect in self.give(CallFinished(call_id=i, result=result))]
-
-    def step(self, call_id: str, arguments: str = "{}") -> list[Effect]:
-        self.reply(call(call_id, arguments))
-        return self.finish(call_id)
-
-
-def call(call_id: str, arguments: str = "{}", tool: str = "f") -> FunctionCall:
-    return FunctionCall(call_id=call_id, tool=tool, arguments=arguments)
-
-
-def kinds(effects: list[Effect]) -> list[str]:
-    return [type(effect).__name__ for effect in effects]
-
-
-def asked(effects: list[Effect]) -> AskModel:
-    (ask,) = [effect for effect in effects if isinstance(effect, AskModel)]
-    return ask
-
-
-def outcomes(log: list[Event]) -> list[tuple[str, str]]:
-    return [(e.call_id, e.outcome) for e in log if isinstance(e, ToolCallFinished)]
-
+from callboard.actors.turn_words import CAP_NOTE, CAPPED_ANSWER, EMPTY_NOTE
+from callboard.testing.turn_stage import OK, Stage, asked, call, kinds, outcomes, types
+from callboard.tools.content import Citation, ToolResult, error_result
 
 # acceptance
 
@@ -118,7 +61,8 @@ def test_the_turn_is_durable_before_the_model_is_asked() -> None:
             events=(TurnStarted(turn_id="t", text="hi", deadline_s=60, tool_deadline_s=5),),
             token=1,
             wait=True,
-        )
+        ),
+        SetTimer(DeadlinePassed(), 60.0),
     ]
     assert stage.turn.state == "waiting_acceptance"
     assert stage.give(Durable(0)) == []
@@ -278,6 +222,8 @@ def test_the_same_call_three_steps_in_a_row_is_noted_to_the_model() -> None:
     assert note is not None
     assert "called f with the same arguments 3 times" in note
     assert asked(stage.step("d", '{"x":2}')).note is None
+    repeated = [step.repeated for step in stage.log if isinstance(step, StepFinished)]
+    assert repeated == [(), (), ("f",), ()]
 
 
 # the cap
@@ -332,7 +278,7 @@ def test_an_answer_in_the_last_allowed_step_is_not_capped() -> None:
 def test_a_retryable_failure_is_retried_with_backoff_and_then_fails() -> None:
     stage = Stage(TurnLimits(model_attempts=4))
     stage.begin()
-    failed = ModelFailed(kind="timeout", message="no token", retryable=True)
+    failed = ModelFailed(kind="timeout", message="no token", retryable=True, chance=0.5)
     delays = []
     for _ in range(3):
         discard, after = stage.give(failed)
@@ -341,27 +287,32 @@ def test_a_retryable_failure_is_retried_with_backoff_and_then_fails() -> None:
         delays.append(after.delay_s)
         assert stage.turn.state == "retrying"
         assert kinds(stage.give(RetryDue())) == ["AskModel"]
-    assert delays == [0.25, 0.5, 1.0]
+    assert delays == [0.1875, 0.375, 0.75]
     assert stage.give(failed)[-1] == Ended(
         TurnFailed(turn_id="t", reason="model_timeout", message="no token")
     )
 
 
-@pytest.mark.parametrize(("wish", "delay"), [(5.0, 5.0), (3600.0, 30.0), (0.0, 0.0), (-1.0, 0.25)])
-def test_the_endpoints_wish_is_followed_up_to_a_cap(wish: float, delay: float) -> None:
+@pytest.mark.parametrize("kind", ["rate_limited", "unavailable"])
+def test_the_endpoints_wish_is_followed_and_never_undercut(kind: str) -> None:
     stage = Stage()
     stage.begin()
-    effects = stage.give(ModelFailed(kind="rate_limited", message="", retryable=True, retry_after_s=wish))
-    assert effects[-1] == RetryAfter(delay)
+    failed = ModelFailed(kind=kind, message="", retryable=True, retry_after_s=5.0, chance=0.5)
+    assert stage.give(failed)[-1] == RetryAfter(5.25)
 
 
-def test_backoff_never_exceeds_eight_seconds() -> None:
-    stage = Stage(TurnLimits(model_attempts=50))
+def test_a_wish_for_longer_than_a_turn_may_wait_ends_it_at_once() -> None:
+    stage = Stage()
     stage.begin()
-    for _ in range(49):
-        (_, after) = stage.give(ModelFailed(kind="timeout", message="", retryable=True))
-        stage.give(RetryDue())
-    assert after == RetryAfter(8.0)
+    stage.give(ModelFailed(kind="rate_limited", message="in 40 s", retryable=True, retry_after_s=40.0))
+    assert stage.log[-1] == TurnFailed(turn_id="t", reason="model_rate_limited", message="in 40 s")
+
+
+def test_a_history_that_does_not_fit_is_named_as_such() -> None:
+    stage = Stage()
+    stage.begin()
+    stage.give(ModelFailed(kind="context_window", message="too long", retryable=False))
+    assert stage.log[-1] == TurnFailed(turn_id="t", reason="context_window", message="too long")
 
 
 def test_what_cannot_be_retried_fails_at_once() -> None:
@@ -403,37 +354,51 @@ def test_an_answer_after_an_empty_one_counts_the_usage_of_both() -> None:
 # cancelling
 
 
-def prepared(state: Phase) -> Stage:
+def prepared(state: str) -> Stage:
     stage = Stage(auto=False)
     stage.begin()
-    if state is Phase.ACCEPTING:
+    if state == "accepting":
         return stage
     stage.give(Durable(1))
-    if state is Phase.RETRYING:
+    if state == "retrying":
         stage.give(ModelFailed(kind="timeout", message="", retryable=True))
-    if state in (Phase.STARTING, Phase.CALLING):
+    if state in ("starting", "calling"):
         stage.reply(call("a"), call("b"))
-    if state is Phase.CALLING:
+    if state == "calling":
         stage.give(Durable(2))
         stage.finish("a")
-    assert stage.turn.phase is state
+    if state.startswith("suspended"):
+        stage.reply(call("a"), call("b"), approvals={"a": "destructive", "b": "destructive"})
+        stage.give(Durable(3))
+        stage.give(Decided(call_id="a", approved=False))
+    phase = {"starting": Phase.CALLING}.get(state) or Phase[state.upper()]
+    assert stage.turn.phase is phase
     return stage
 
 
-CUT_OFF = {
-    Phase.ACCEPTING: ([], []),
-    Phase.ASKING: ([StopModel()], []),
-    Phase.RETRYING: ([], []),
-    Phase.STARTING: ([], [("a", "cancelled"), ("b", "cancelled")]),
-    Phase.CALLING: ([KillCall("b")], [("a", "ok"), ("b", "cancelled")]),
+CUT_OFF: dict[str, tuple[list[Effect], list[tuple[str, str]]]] = {
+    "accepting": ([], []),
+    "asking": ([StopModel()], []),
+    "retrying": ([], []),
+    "starting": ([], [("a", "cancelled"), ("b", "cancelled")]),
+    "calling": ([KillCall("b")], [("a", "ok"), ("b", "cancelled")]),
+    "suspended": ([], [("a", "denied"), ("b", "cancelled")]),
 }
+CUTS: list[Input] = [
+    Cancel(reason="owner_gone"),
+    DeadlinePassed(),
+    StorageFailed(kind="storage_full", message="no room"),
+]
 
 
-@pytest.mark.parametrize("phase", CUT_OFF)
-@pytest.mark.parametrize("given", [Cancel(reason="owner_gone"), DeadlinePassed()], ids=["cancel", "deadline"])
-def test_a_turn_can_be_cut_off_in_every_phase(phase: Phase, given: Input) -> None:
-    stage = prepared(phase)
-    first, results = CUT_OFF[phase]
+@pytest.mark.parametrize("state", CUT_OFF)
+@pytest.mark.parametrize("given", CUTS, ids=lambda given: type(given).__name__)
+def test_a_turn_can_be_cut_off_in_every_state(state: str, given: Input) -> None:
+    stage = prepared(state)
+    if state == "suspended" and isinstance(given, DeadlinePassed):
+        assert stage.give(given) == []
+        return
+    first, results = CUT_OFF[state]
     *before, append = stage.give(given)
     assert before == first
     assert isinstance(append, Append)
@@ -441,13 +406,35 @@ def test_a_turn_can_be_cut_off_in_every_phase(phase: Phase, given: Input) -> Non
     assert outcomes(stage.log) == results
     match append.events[-1]:
         case TurnCancelled(reason=reason):
-            assert isinstance(given, Cancel)
             assert reason == "owner_gone"
         case TurnFailed(reason=reason):
-            assert reason == "deadline"
+            assert reason == ("deadline" if isinstance(given, DeadlinePassed) else "storage_full")
         case other:
             pytest.fail(f"{other}")
     assert stage.give(Durable(append.token)) == [Ended(append.events[-1])]
+
+
+@pytest.mark.parametrize("state", [state for state in CUT_OFF if state != "suspended"])
+def test_a_turn_can_be_left_on_purpose_in_every_state(state: str) -> None:
+    stage = prepared(state)
+    results = outcomes(stage.log)
+    *before, append = stage.give(Interrupt())
+    assert before == CUT_OFF[state][0]
+    assert isinstance(append, Append)
+    assert [event.type for event in append.events] == ["turn_interrupted"]
+    for late in (*LATE, Interrupt()):
+        assert stage.give(late) == []
+    assert stage.give(Durable(append.token)) == [Left()]
+    assert outcomes(stage.log) == results
+    assert stage.turn.state == "left"
+
+
+def test_a_turn_that_is_left_while_it_ends_ends_first() -> None:
+    stage = prepared("calling")
+    append = stage.give(Cancel())[-1]
+    assert isinstance(append, Append)
+    assert stage.give(Interrupt()) == []
+    assert stage.give(Durable(append.token)) == [Ended(append.events[-1]), Left()]
 
 
 LATE: list[Input] = [
@@ -458,12 +445,15 @@ LATE: list[Input] = [
     Cancel(),
     DeadlinePassed(),
     RetryDue(),
+    StepTimedOut(1),
+    Decided(call_id="b", approved=True),
+    StorageFailed(kind="storage_full", message=""),
 ]
 
 
 @pytest.mark.parametrize("given", LATE, ids=lambda given: type(given).__name__)
 def test_whatever_comes_while_ending_and_after_the_end_is_ignored(given: Input) -> None:
-    stage = prepared(Phase.CALLING)
+    stage = prepared("calling")
     append = stage.give(Cancel())[-1]
     assert isinstance(append, Append)
     assert stage.give(given) == []
@@ -479,101 +469,105 @@ def test_nothing_can_happen_to_a_turn_that_did_not_begin() -> None:
 
 def test_the_table_knows_every_open_phase_and_no_way_out_of_the_end() -> None:
     rows = {phase for phase, _ in TRANSITIONS}
-    assert rows == set(Phase) - {Phase.ENDED}
-    for phase in CUT_OFF:
-        assert {Cancel, DeadlinePassed} <= {given for row, given in TRANSITIONS if row is phase}
+    assert rows == set(Phase) - {Phase.ENDED, Phase.LEFT}
+    for phase in OPEN_PHASES:
+        assert {Cancel, StorageFailed, Interrupt} <= {given for row, given in TRANSITIONS if row is phase}
+
+
+def test_every_phase_can_be_reached() -> None:
+    reached = {Phase.NEW}.union(*TRANSITIONS.values())
+    assert reached == set(Phase)
 
 
 def test_limits_that_make_no_sense_are_named() -> None:
     with pytest.raises(ValueError, match="max_steps must be 1 or more, got 0"):
         TurnLimits(max_steps=0)
+    with pytest.raises(ValueError, match="step_deadline_s must be a positive number of seconds, got 0"):
+        TurnLimits(step_deadline_s=0)
     with pytest.raises(ValueError, match="on_cap must be 'answer' or 'return'"):
         TurnLimits(on_cap="stop")  # type: ignore[arg-type]
 
 
-# resuming
+# the step's deadline and the turn's clock
 
 
-def left(*tail: Event, calls: tuple[str, ...] = ("a", "b", "c")) -> UnfinishedTurn:
-    step = StepFinished(turn_id="t", step=1, calls=tuple(call(i) for i in calls))
-    unfinished = unfinished_turn([TurnStarted(turn_id="t", text="hi"), step, *tail])
-    assert unfinished is not None
-    return unfinished
+def test_a_model_that_is_over_the_steps_deadline_is_asked_again_with_a_fresh_clock() -> None:
+    stage = Stage(TurnLimits(step_deadline_s=5, model_attempts=2))
+    assert stage.begin()[-1] == SetTimer(StepTimedOut(1), 5)
+    assert stage.give(StepTimedOut(2)) == []
+    stopped, discard, retry, timer = stage.give(StepTimedOut(1))
+    assert (stopped, discard, timer) == (StopModel(), Discard("timeout"), SetTimer(StepTimedOut(0), None))
+    assert isinstance(retry, RetryAfter)
+    assert stage.give(RetryDue())[-1] == SetTimer(StepTimedOut(1), 5)
+    stage.give(StepTimedOut(1))
+    ended = stage.log[-1]
+    assert isinstance(ended, TurnFailed)
+    assert (ended.reason, "deadline of 5 s" in ended.message) == ("model_timeout", True)
 
 
-def begun(call_id: str) -> ToolCallStarted:
-    return ToolCallStarted(turn_id="t", call_id=call_id, tool="f", arguments={})
+def test_calls_over_the_steps_deadline_are_killed_and_the_model_is_told() -> None:
+    stage = Stage(TurnLimits(step_deadline_s=5))
+    stage.begin()
+    stage.reply(call("a"), call("b"))
+    stage.finish("a")
+    assert stage.give(StepTimedOut(2)) == []
+    effects = stage.give(StepTimedOut(1))
+    assert kinds(effects) == ["KillCall", "Append", "AskModel", "SetTimer"]
+    assert outcomes(stage.log) == [("a", "ok"), ("b", "deadline")]
+    assert effects[-1] == SetTimer(StepTimedOut(2), 5)
+    assert stage.finish("b") == []
 
 
-def test_a_turn_lost_before_its_first_step_asks_the_model_again() -> None:
-    stage = Stage()
-    unfinished = unfinished_turn([TurnStarted(turn_id="t", text="hi")])
-    assert unfinished is not None
-    assert asked(stage.give(Resume(unfinished=unfinished))).step == 1
-    assert stage.log == [TurnResumed(turn_id="t", attempt=1)]
+def test_a_call_that_the_steps_deadline_overtakes_while_it_is_written_never_starts() -> None:
+    stage = Stage(TurnLimits(step_deadline_s=5), auto=False)
+    stage.begin()
+    stage.give(Durable(1))
+    stage.reply(call("a"))
+    assert "AskModel" in kinds(stage.give(StepTimedOut(1)))
+    assert outcomes(stage.log) == [("a", "deadline")]
+    assert stage.give(Durable(3)) == []
 
 
-def test_open_calls_are_repeated_only_where_allowed_and_pending_ones_are_run() -> None:
-    stage = Stage(auto=False)
-    unfinished = left(begun("a"), begun("b"))
-    (append,) = stage.give(Resume(unfinished=unfinished, repeatable=frozenset({"b"})))
-    assert isinstance(append, Append)
-    assert append.wait
-    assert append.events[0] == TurnResumed(turn_id="t", attempt=1)
-    assert outcomes(stage.log) == [("a", "unknown")]
-    assert isinstance(append.events[1], ToolCallFinished)
-    assert append.events[1].content == (TextBlock(OUTCOME_UNKNOWN),)
-    assert [e.call_id for e in append.events if isinstance(e, ToolCallStarted)] == ["b", "c"]
-    starts = stage.give(Durable(append.token))
-    assert [e.call.call_id for e in starts if isinstance(e, StartCall)] == ["b", "c"]
-    ask = asked(stage.finish("c", "b"))
-    assert [i.call_id for i in ask.items if isinstance(i, FunctionCallOutput)] == ["a", "b", "c"]
+def test_calls_over_the_limit_of_the_turn_are_not_run() -> None:
+    stage = Stage(TurnLimits(max_turn_calls=3))
+    stage.begin()
+    stage.reply(call("a"), call("b"))
+    stage.finish("a", "b")
+    effects = stage.reply(call("c"), call("d"))
+    assert [e.call.call_id for e in effects if isinstance(e, StartCall)] == ["c"]
+    assert outcomes(stage.log)[-1] == ("d", "error")
 
 
-def test_a_pending_call_that_was_disabled_meanwhile_is_refused() -> None:
-    stage = Stage()
-    refusals = {"a": error_result("off", "denied"), "c": error_result("off", "denied")}
-    unfinished = left(begun("a"), begun("b"))
-    stage.give(Resume(unfinished=unfinished, repeatable=frozenset("ab"), refusals=refusals))
-    assert outcomes(stage.log) == [("a", "unknown"), ("c", "denied")]
+# what else the shell hands in
 
 
-def test_a_third_loss_is_poison() -> None:
-    stage = Stage()
-    resumed = [TurnResumed(turn_id="t", attempt=n) for n in (1, 2)]
-    effects = stage.give(Resume(unfinished=left(begun("a"), *resumed), repeatable=frozenset("a")))
-    assert not any(isinstance(e, StartCall | AskModel) for e in effects)
-    assert stage.log[0] == TurnResumed(turn_id="t", attempt=3)
-    assert outcomes(stage.log) == [("a", "unknown"), ("b", "cancelled"), ("c", "cancelled")]
-    assert isinstance(stage.log[-1], TurnFailed)
-    assert stage.log[-1].reason == "poison"
-
-
-def test_results_from_before_count_after_the_resumption() -> None:
-    cited = ToolCallFinished(
-        turn_id="t", call_id="a", tool="f", is_error=False, outcome="ok", citations=(Citation(document="d"),)
+def test_what_the_model_was_not_shown_is_an_event_before_its_step() -> None:
+    stage = Stage(history=(call("x"), FunctionCallOutput(call_id="x", content=())))
+    assert asked(stage.begin()).turn_at == 2
+    left_out = LeftOut(items=2, tokens=90, cut_results=1, limit=100)
+    stage.give(ModelReplied(reply=ModelReply(text="done"), left_out=left_out))
+    assert types(stage.log) == ["turn_started", "context_trimmed", "step_finished", "turn_answered"]
+    assert stage.log[1] == ContextTrimmed(
+        turn_id="t", step=1, left_out_items=2, left_out_tokens=90, cut_results=1, limit=100
     )
+
+
+def test_the_resolved_decision_is_logged_with_the_start_and_with_the_refusal() -> None:
     stage = Stage()
-    assert asked(stage.give(Resume(unfinished=left(cited, calls=("a",))))).step == 2
-    stage.reply(text="done")
-    assert isinstance(stage.log[-1], TurnAnswered)
-    assert stage.log[-1].citations == (Citation(document="d"),)
+    stage.begin()
+    decisions = {"a": "allowed: enabled here", "b": "denied: rule 3"}
+    reply = ModelReply(calls=(call("a"), call("b")))
+    stage.give(ModelReplied(reply=reply, refusals={"b": error_result("no", "denied")}, decisions=decisions))
+    told = {e.call_id: e.decision for e in stage.log if isinstance(e, ToolCallStarted | ToolCallFinished)}
+    assert told == decisions
 
 
-def test_an_answer_that_was_logged_without_its_ending_is_not_asked_for_again() -> None:
-    final = StepFinished(turn_id="t", step=1, text="done")
-    unfinished = unfinished_turn([TurnStarted(turn_id="t", text="hi"), final])
-    assert unfinished is not None
+def test_what_a_tool_printed_and_its_whole_text_are_logged_but_not_shown() -> None:
     stage = Stage()
-    stage.give(Resume(unfinished=unfinished))
-    assert isinstance(stage.log[-1], TurnAnswered)
-    assert stage.log[-1].text == "done"
-
-
-def test_cancelling_a_resumed_turn_before_its_calls_start_keeps_what_is_unknown() -> None:
-    stage = Stage(auto=False)
-    stage.give(Resume(unfinished=left(begun("a")), repeatable=frozenset("a")))
-    stage.give(Cancel())
-    results = {e.call_id: e for e in stage.log if isinstance(e, ToolCallFinished)}
-    assert results["a"].outcome == "unknown"
-    assert results["b"].content == (TextBlock(NOT_RUN),)
+    stage.begin()
+    stage.reply(call("a"))
+    ask = asked(stage.finish("a", result=ToolResult(output="printed", full="whole")))
+    finished = stage.log[-1]
+    assert isinstance(finished, ToolCallFinished)
+    assert (finished.output, finished.full) == ("printed", "whole")
+    assert ask.items[-1] == FunctionCallOutput(call_id="a", content=())
