@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item
 from callboard.tools.content import Block, ImageBlock, JsonBlock, ResourceBlock, TextBlock
 from callboard.tools.contract import ToolSpec
+from callboard.tools.schema import openai_tools
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -44,18 +45,8 @@ def messages_from_items(items: Sequence[Item], *, vision: bool = False) -> list[
 
 
 def functions_from_tools(tools: Iterable[ToolSpec]) -> list[JsonObject]:
-    """Write tools as the ``tools`` field of a request."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters) or {"type": "object", "properties": {}},
-            },
-        }
-        for tool in tools
-    ]
+    """Write tools as the ``tools`` field of a request, by name."""
+    return openai_tools(tools)
 
 
 def text_from_blocks(blocks: Iterable[Block]) -> str:
@@ -153,4 +144,4 @@ def _block_part(block: Block) -> JsonObject:
 
 def _encodable(text: str) -> str:
     """Replace lone surrogates, which JSON can bring in and no request can carry."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -16,7 +16,7 @@ from callboard.tools.contract import ToolSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a model can do. ``context_tokens`` is None where it is not known."""
+    """What a model can do. ``context_tokens``: request and answer together; None where it is not known."""
 
     streaming: bool = True
     tools: bool = True
@@ -63,18 +63,27 @@ class ModelError(Exception):
     """A model call failed.
 
     ``kind`` is one of ``unreachable``, ``timeout``, ``rate_limited``, ``overloaded``, ``rejected`` (a 4xx: wrong key,
-    unknown model, bad request), ``server_error``, ``interrupted`` (the stream broke off) or ``bad_reply``.
-    ``retry_after_s`` is the endpoint's own wish, in seconds.
+    unknown model, bad request), ``context_window`` (the request is longer than the model can read), ``server_error``,
+    ``interrupted`` (the stream broke off) or ``bad_reply``; a model of the user's own may have others. Anything else
+    that a model raises is a bug in it, and fails the turn (``model_bug``).
+    ``retry_after_s`` is the endpoint's own wish, in seconds; ``context_tokens`` how long it says its window is.
     """
 
     def __init__(
-        self, kind: str, message: str, *, retryable: bool, retry_after_s: float | None = None
+        self,
+        kind: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_s: float | None = None,
+        context_tokens: int | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.context_tokens = context_tokens
 
 
 class ChatModel(Protocol):

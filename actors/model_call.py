@@ -5,14 +5,15 @@ A model actor that is lost or silent is a retryable failure; the turn machine de
 
 from __future__ import annotations
 
+import random
 import uuid
 import zlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from callboard.actors.chat_model import ModelReply
+from callboard.actors.context_window import ContextPolicy
 from callboard.actors.items import Item
-from callboard.actors.messages import Chat, ChatAnswer, ModelFault, StopChat
+from callboard.actors.messages import Chat, ChatAnswer, ChatDone, ModelFault, StopChat
 from callboard.actors.names import model_actor
 from callboard.actors.settings import EMBEDDED_START_S, Settings
 from callboard.actors.turn import ModelFailed, ModelReplied
@@ -48,13 +49,25 @@ class ModelCall:
         self._watch_silence()
         return True
 
-    def start(self, items: tuple[Item, ...], tools: tuple[ToolSpec, ...], answered: Answered) -> None:
-        """Ask for one reply; ``answered`` is called once, unless the call is stopped."""
+    def start(
+        self,
+        items: tuple[Item, ...],
+        tools: tuple[ToolSpec, ...],
+        answered: Answered,
+        *,
+        turn_at: int | None = None,
+        policy: ContextPolicy = "trim",
+    ) -> None:
+        """Ask for one reply; ``answered`` is called once, unless the call is stopped.
+
+        ``turn_at`` and ``policy`` are those of ``Chat``.
+        """
         self.stop()
         self._number += 1
         self._request_id = uuid.uuid4().hex
         self._answered = answered
-        self._find(self._request_id, Chat(items=items, tools=tools), self._host.now() + _FIND_S)
+        chat = Chat(items=items, tools=tools, turn_at=turn_at, policy=policy)
+        self._find(self._request_id, chat, self._host.now() + _FIND_S)
 
     def stop(self) -> None:
         """Give up the call, if there is one."""
@@ -86,7 +99,8 @@ class ModelCall:
         if self._silence is not None:
             self._silence.cancel()
         model = self._settings.model
-        limit_s = max(model.first_token_s, model.between_tokens_s) + _MARGIN_S
+        streamed_s = max(model.first_token_s, model.between_tokens_s)
+        limit_s = (streamed_s if model.stream else model.total_s) + _MARGIN_S
         if model.kind == "embedded":
             limit_s += EMBEDDED_START_S
         silent = ModelFailed(
@@ -98,8 +112,8 @@ class ModelCall:
         answered = self._answered
         self._clear()
         match answer:
-            case ModelReply():
-                answered(ModelReplied(reply=answer))
+            case ChatDone(reply=reply, left_out=left_out):
+                answered(ModelReplied(reply=reply, left_out=left_out))
             case ModelFault():
                 answered(
                     ModelFailed(
@@ -107,6 +121,7 @@ class ModelCall:
                         message=answer.message,
                         retryable=answer.retryable,
                         retry_after_s=answer.retry_after_s,
+                        chance=random.random(),
                     )
                 )
             case Failure(message=message):

@@ -12,44 +12,34 @@ should call those two.
 
 from __future__ import annotations
 
-import asyncio
-import email.utils
 import json
-import math
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from callboard.actors.chat_messages import functions_from_tools, messages_from_items
 from callboard.actors.chat_model import Capabilities, ModelError, ModelEvent, ModelTextDelta
+from callboard.actors.endpoint_errors import error_of_object, error_of_status
 from callboard.actors.items import FunctionCall, Item
-from callboard.actors.stream_assembly import StreamAssembly, error_of_object
+from callboard.actors.patience import DEFAULT_TIMEOUTS, ModelTimeouts, Patience
+from callboard.actors.stream_assembly import StreamAssembly
 from callboard.tools.contract import ToolSpec
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import AsyncOpenAI
+
+__all__ = ["DEFAULT_CAPABILITIES", "DEFAULT_TIMEOUTS", "ModelTimeouts", "OpenAIModel"]
 
 MAX_MESSAGE_CHARS = 1000
 MIN_KEY_CHARS = 4
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_OVERLOADED = (503, 529)
+_BROKEN_OFF = ("ReadError", "RemoteProtocolError", "WriteError", "CloseError", "DecodingError")
 _END = object()
-_Stage: TypeAlias = Literal["asked", "answered", "streaming"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTimeouts:
-    """How long to wait, in seconds: to connect, for the first token, and between two chunks after it."""
-
-    connect_s: float = 10.0
-    first_token_s: float = 60.0
-    between_tokens_s: float = 60.0
-
-
-DEFAULT_TIMEOUTS = ModelTimeouts()
 DEFAULT_CAPABILITIES = Capabilities()
 
 
@@ -148,82 +138,90 @@ class OpenAIModel:
         }
         if tools and self._capabilities.tools:
             request["tools"] = functions_from_tools(tools)
-        if self._extra:
-            request["extra_body"] = self._extra
-        return request
+        return request | self._extra
 
     async def _chunks(self, request: dict[str, Any]) -> AsyncGenerator[Mapping[str, Any], None]:
         """Give the reply's chunks as plain objects; a reply that was not streamed is one chunk."""
         self.prepare()
-        from openai import OpenAIError
-
-        give_up_at = asyncio.get_running_loop().time() + self.timeouts.first_token_s
-        stage: _Stage = "asked"
+        patience = Patience(self.timeouts, self._capabilities.streaming)
+        foreign = _foreign_errors()
         try:
-            async with asyncio.timeout_at(give_up_at):
+            async with patience.wait():
                 reply = await self._ask(request)
-            stage = "answered"
+            patience.stage = "answered"
             if not request["stream"]:
-                yield _plain(reply)
+                yield _whole(reply)
                 return
-            _refuse_web_page(reply.response.headers)
             async with aclosing(reply):
+                if _is_whole(reply.response.headers):
+                    async with patience.wait():
+                        yield _whole(json.loads(await reply.response.aread()))
+                    return
                 while True:
-                    async with self._patience(stage, give_up_at):
+                    async with patience.wait():
                         received = await anext(reply, _END)
                     if received is _END:
                         return
-                    chunk = _plain(received)
-                    stage = "streaming" if _carries_tokens(chunk) else stage
+                    chunk = received if isinstance(received, Mapping) else {}
+                    if _carries_tokens(chunk):
+                        patience.stage = "streaming"
                     yield chunk
-        except (OpenAIError, TimeoutError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise self._mapped(error, stage) from (None if self._mentions_key(error) else error)
-
-    def _patience(self, stage: _Stage, give_up_at: float) -> asyncio.Timeout:
-        if stage == "streaming":
-            return asyncio.timeout(self.timeouts.between_tokens_s)
-        return asyncio.timeout_at(give_up_at)
+        except foreign as error:
+            raise self._mapped(error, patience) from (None if self._mentions_key(error) else error)
 
     async def _ask(self, request: dict[str, Any]) -> Any:
         import openai
 
-        assert self._client is not None
-        create = self._client.chat.completions.create
         if not (self._reports_usage and request["stream"]):
-            return await create(**request)
+            return await self._post(request)
         try:
-            return await create(**request, stream_options={"include_usage": True})
+            return await self._post({"stream_options": {"include_usage": True}} | request)
         except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
             if "stream_options" not in str(error):
                 raise
             self._reports_usage = False
-            return await create(**request)
+            return await self._post(request)
 
-    def _mapped(self, error: Exception, stage: _Stage) -> ModelError:
+    async def _post(self, body: dict[str, Any]) -> Any:
+        """Post the request as it is, and have what comes back as it is.
+
+        The typed ``chat.completions.create`` checks every message against the whole API each time: half a
+        second for a conversation of 500 turns, in which no other stream of this process moves.
+        """
+        import openai
+
+        assert self._client is not None
+        streamed = bool(body["stream"])
+        stream_class = openai.AsyncStream[object] if streamed else None
+        return await self._client.post(
+            "/chat/completions", cast_to=object, body=body, stream=streamed, stream_cls=stream_class
+        )
+
+    def _mapped(self, error: Exception, patience: Patience) -> ModelError:
         """Map a foreign exception to its ModelError; the clauses go from special to general."""
         import openai
 
         match error:
+            case _ if isinstance(error, _http_errors()):
+                return ModelError("interrupted", f"the connection broke off: {error}", retryable=True)
             case openai.APITimeoutError() if type(error.__cause__).__name__ == "ConnectTimeout":
                 text = f"no connection within {self.timeouts.connect_s:g} s"
                 return ModelError("unreachable", text, retryable=True)
             case openai.APITimeoutError() | TimeoutError():
-                return ModelError("timeout", self._silence(stage), retryable=True)
+                return ModelError("timeout", patience.complaint(), retryable=not patience.is_over())
             case openai.APIConnectionError():
-                kind, what = ("unreachable", "failed") if stage == "asked" else ("interrupted", "broke off")
+                was_made = type(error.__cause__).__name__ in _BROKEN_OFF
+                kind, what = ("interrupted", "broke off") if was_made else ("unreachable", "failed")
                 return ModelError(kind, f"the connection {what}: {error.__cause__ or error}", retryable=True)
             case openai.APIStatusError():
-                return _from_status(error)
+                return error_of_status(
+                    error.status_code, error.body, error.message, error.response.headers, time.time()
+                )
             case openai.APIResponseValidationError() | ValueError():
                 return ModelError("bad_reply", f"the endpoint sent what is no reply: {error}", retryable=True)
             case openai.APIError(body=body) if body:
                 return error_of_object(body)
         return ModelError("rejected", str(error), retryable=False)
-
-    def _silence(self, stage: _Stage) -> str:
-        if stage == "streaming":
-            return f"nothing more came for {self.timeouts.between_tokens_s:g} s"
-        return f"no first token within {self.timeouts.first_token_s:g} s"
 
     def _mentions_key(self, error: Exception) -> bool:
         return bool(self._api_key) and self._api_key in f"{error} {error.__cause__}"
@@ -238,58 +236,38 @@ class OpenAIModel:
             text[:MAX_MESSAGE_CHARS],
             retryable=error.retryable,
             retry_after_s=error.retry_after_s,
+            context_tokens=error.context_tokens,
         )
 
 
-def retry_after_s(headers: Mapping[str, str], wall_now_s: float) -> float | None:
-    """Read the endpoint's wish to be left alone, in seconds from now, never negative; None when it has none.
+def _foreign_errors() -> tuple[type[Exception], ...]:
+    import openai
 
-    Understands ``retry-after-ms``, and ``retry-after`` in seconds or as an HTTP date; ``wall_now_s`` is
-    Unix time.
-    """
-    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            wish = float(headers[name]) / scale
-        except (KeyError, ValueError):
-            continue
-        return max(0.0, wish) if math.isfinite(wish) else None
-    try:
-        until = email.utils.parsedate_to_datetime(headers["retry-after"])
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, until.timestamp() - wall_now_s)
+    return (openai.OpenAIError, *_http_errors(), TimeoutError, json.JSONDecodeError, UnicodeDecodeError)
 
 
-def _from_status(error: APIStatusError) -> ModelError:
-    status, code = error.status_code, str(error.code or "")
-    said = error.body.get("message") if isinstance(error.body, Mapping) else None
-    text = f"HTTP {status}: {said or error.message}"
-    wish = retry_after_s(error.response.headers, time.time())
-    if status == 429:
-        return ModelError("rate_limited", text, retryable="quota" not in code, retry_after_s=wish)
-    if status in _OVERLOADED:
-        return ModelError("overloaded", text, retryable=True, retry_after_s=wish)
-    if status == 408:
-        return ModelError("timeout", text, retryable=True, retry_after_s=wish)
-    if status < 500:
-        return ModelError("rejected", text, retryable=False)
-    return ModelError("server_error", text, retryable=True, retry_after_s=wish)
+def _http_errors() -> tuple[type[Exception], ...]:
+    """The roots of the HTTP library's own errors: openai maps them up to a whole reply's head, not in its body."""
+    return tuple(sys.modules[name].HTTPError for name in ("httpx2", "httpx") if name in sys.modules)
 
 
-def _refuse_web_page(headers: Mapping[str, str]) -> None:
-    if headers.get("content-type", "").startswith("text/html"):
-        text = "the endpoint answered with a web page; check base_url, which often ends in /v1"
-        raise ModelError("bad_reply", text, retryable=False)
+def _whole(reply: Any) -> Mapping[str, Any]:
+    if isinstance(reply, Mapping):
+        return reply
+    raise _no_endpoint("what is no JSON object")
 
 
-def _plain(received: Any) -> Mapping[str, Any]:
-    """Give what openai made of a chunk as the object it was; what was no object has nothing to say."""
-    if isinstance(received, Mapping):
-        return received
-    if hasattr(received, "model_dump"):
-        plain: Mapping[str, Any] = received.model_dump(exclude_unset=True, warnings=False)
-        return plain
-    return {}
+def _is_whole(headers: Mapping[str, str]) -> bool:
+    """True when the answer to a request for a stream is one JSON object: some endpoints cannot stream, or fail so."""
+    content_type = headers.get("content-type", "")
+    if content_type.startswith("text/html"):
+        raise _no_endpoint("a web page")
+    return content_type.startswith("application/json")
+
+
+def _no_endpoint(what: str) -> ModelError:
+    text = f"the endpoint answered with {what}; check base_url, which often ends in /v1"
+    return ModelError("bad_reply", text, retryable=False)
 
 
 def _carries_tokens(chunk: Mapping[str, Any]) -> bool:

@@ -10,17 +10,18 @@ is the turn's business.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from callboard.actors.chat_model import ModelError, ModelReply, Usage
+from callboard.actors.endpoint_errors import error_of_object, text_of
 from callboard.actors.items import FunctionCall
 
 MAX_REPLY_CHARS = 8 * 1024 * 1024
 MAX_CALLS = 128
-_REJECTION = re.compile(r"invalid_request|authentication|permission|context_length|not_found|\b4\d\d\b")
+# Arguments of which nothing came before the reply was cut off: no JSON, so no turn runs them.
+_CUT_OFF = "{"
 
 
 @dataclass(slots=True)
@@ -73,13 +74,13 @@ class StreamAssembly:
         when the reply grows beyond its bounds.
         """
         _raise_error_object(chunk)
-        self._model = _text_of(chunk.get("model")) or self._model
+        self._model = text_of(chunk.get("model")) or self._model
         choices = _mappings(chunk.get("choices"))
         self._take_usage(chunk.get("usage"), closing=not choices)
         if not choices:
             return ""
         choice = choices[0]
-        self._finish_reason = _text_of(choice.get("finish_reason")) or self._finish_reason
+        self._finish_reason = text_of(choice.get("finish_reason")) or self._finish_reason
         delta = choice.get("delta") or choice.get("message")
         return self._take_delta(delta) if isinstance(delta, Mapping) else ""
 
@@ -117,7 +118,7 @@ class StreamAssembly:
         self._closing_usage_seen = closing
 
     def _take_delta(self, delta: Mapping[str, Any]) -> str:
-        text = _text_of(delta.get("content")) or _text_of(delta.get("refusal"))
+        text = text_of(delta.get("content")) or text_of(delta.get("refusal"))
         if text:
             self._grow(len(text))
             self._text.append(text)
@@ -182,8 +183,10 @@ class StreamAssembly:
 
     def _finished_calls(self) -> tuple[FunctionCall, ...]:
         finished: list[FunctionCall] = []
+        cut_call = self._calls[-1] if self._calls and self._finish_reason == "length" else None
         for call in self._calls:
-            if not call.name and not call.arguments.strip():
+            blank = not call.arguments.strip()
+            if not call.name and blank:
                 continue
             if not call.name:
                 raise ModelError("bad_reply", "the reply has a tool call without a name", retryable=True)
@@ -191,7 +194,7 @@ class StreamAssembly:
                 FunctionCall(
                     call_id=self._unused_id(call.call_id, len(finished) + 1),
                     tool=call.name,
-                    arguments=_or_empty_object(call.arguments),
+                    arguments=_CUT_OFF if call is cut_call and blank else _or_empty_object(call.arguments),
                 )
             )
         return tuple(finished)
@@ -213,26 +216,6 @@ class StreamAssembly:
             )
 
 
-def error_of_object(error: Any) -> ModelError:
-    """Read an endpoint's error (an object with ``message``, ``code``, ``type``; or text) as a ModelError."""
-    if not isinstance(error, Mapping):
-        return ModelError(
-            "server_error", f"the endpoint reported an error: {_bounded(str(error))}", retryable=True
-        )
-    message = _bounded(_text_of(error.get("message")) or json.dumps(dict(error), default=str))
-    marks = f"{error.get('code')} {error.get('type')}".lower()
-    text = f"the endpoint reported an error: {message}"
-    if "quota" in marks:
-        return ModelError("rate_limited", text, retryable=False)
-    if "429" in marks or "rate_limit" in marks:
-        return ModelError("rate_limited", text, retryable=True)
-    if "overloaded" in marks or "503" in marks or "unavailable" in marks:
-        return ModelError("overloaded", text, retryable=True)
-    if _REJECTION.search(marks):
-        return ModelError("rejected", text, retryable=False)
-    return ModelError("server_error", text, retryable=True)
-
-
 def _raise_error_object(chunk: Mapping[str, Any]) -> None:
     if chunk.get("error"):
         raise error_of_object(chunk["error"])
@@ -245,12 +228,12 @@ def _read_fragment(entry: Mapping[str, Any], position: int | None) -> _Fragment:
     if not isinstance(function, Mapping):
         function = {}
     index = entry.get("index")
-    call_id = _text_of(entry.get("id"))
+    call_id = text_of(entry.get("id"))
     has_index = isinstance(index, int) and not isinstance(index, bool)
     return _Fragment(
         index=index if has_index else (None if call_id else position),
         call_id=call_id,
-        name=_text_of(function.get("name")),
+        name=text_of(function.get("name")),
         arguments=_arguments_text(function.get("arguments")),
     )
 
@@ -274,23 +257,9 @@ def _is_json_object(text: str) -> bool:
         return False
 
 
-def _text_of(value: Any) -> str:
-    """Read a string; or the text parts of a list, as some endpoints send their content; else ""."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Sequence):
-        parts = [part.get("text") for part in value if isinstance(part, Mapping)]
-        return "".join(part for part in parts if isinstance(part, str))
-    return ""
-
-
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and value > 0 else 0
-
-
-def _bounded(text: str, limit: int = 500) -> str:
-    return text if len(text) <= limit else text[:limit] + " …"

@@ -37,18 +37,23 @@ class Call:
 class Reply:
     """One reply, or one way of failing.
 
-    ``status`` other than 200 sends an error with ``error`` as its message and ``retry_after`` as the
-    header. ``delay_s`` passes before anything is sent, ``gap_s`` between chunks (None: the server's own).
-    Counted in chunks already sent: ``cut_after`` closes the connection, ``error_after`` sends ``error`` as
+    ``status`` other than 200 sends an error with ``error`` as its message, ``error_code`` and ``error_type``
+    beside it, and ``retry_after`` as the header. ``delay_s`` passes before anything is sent, ``gap_s`` between
+    chunks (None: the server's own).
+    Counted in chunks already sent: ``cut_after`` closes the connection, ``error_after`` sends the error as
     an event in the stream, ``hang_after`` sends nothing more until the client leaves; 0 does so straight
-    after the headers. ``raw_chunks`` replaces the chunks made from ``text`` and ``calls`` by objects sent
-    as they are.
+    after the headers. A reply that is not streamed, having no chunks, is cut in the middle of its body, is
+    the error in a 200, or hangs before its body. ``raw_chunks`` replaces the chunks made from ``text`` and
+    ``calls`` by objects sent as they are. ``whole`` answers a request for a stream by one object;
+    ``usage=False`` reports none.
     """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     status: int = 200
     error: str = "scripted error"
+    error_code: str | int | None = None
+    error_type: str = "scripted"
     retry_after: str | None = None
     delay_s: float = 0.0
     gap_s: float | None = None
@@ -57,6 +62,8 @@ class Reply:
     hang_after: int | None = None
     finish_reason: str | None = None
     raw_chunks: tuple[Mapping[str, Any], ...] | None = None
+    whole: bool = False
+    usage: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +157,7 @@ def stream_chunks(
         yield _envelope(request, reply_id, [{"index": 0, "delta": delta, "finish_reason": None}])
     finish = [{"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)}]
     yield _envelope(request, reply_id, finish)
-    if (request.body.get("stream_options") or {}).get("include_usage"):
+    if reply.usage and (request.body.get("stream_options") or {}).get("include_usage"):
         yield _envelope(request, reply_id, []) | {"usage": usage_of(request, reply)}
 
 
@@ -161,7 +168,12 @@ def completion(request: RecordedRequest, reply: Reply, reply_id: str) -> JsonObj
         message["tool_calls"] = [_call_json(call, reply_id, n) for n, call in enumerate(reply.calls)]
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
     whole = _envelope(request, reply_id, [choice]) | {"object": "chat.completion"}
-    return whole | {"usage": usage_of(request, reply)}
+    return whole | ({"usage": usage_of(request, reply)} if reply.usage else {})
+
+
+def error_object(reply: Reply) -> JsonObject:
+    """Give the reply's error as endpoints send it."""
+    return {"error": {"message": reply.error, "type": reply.error_type, "code": reply.error_code}}
 
 
 def usage_of(request: RecordedRequest, reply: Reply) -> JsonObject:

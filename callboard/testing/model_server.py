@@ -19,7 +19,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from callboard.testing.http_connection import BadRequest, HttpConnection, HttpRequest
 from callboard.testing.model_script import (
@@ -32,6 +31,7 @@ from callboard.testing.model_script import (
     Rule,
     ScriptError,
     completion,
+    error_object,
     obey,
     stream_chunks,
 )
@@ -135,13 +135,29 @@ class ModelService:
         reply = self.script.reply_to(request)
         await asyncio.sleep(reply.delay_s)
         if reply.status != 200:
-            await _refuse(connection, reply.status, reply.error, reply.retry_after)
+            headers = {} if reply.retry_after is None else {"retry-after": reply.retry_after}
+            await connection.send_json(reply.status, error_object(reply), headers)
             return True
         reply_id = f"chatcmpl-{next(self._numbers)}"
-        if request.body.get("stream"):
+        if request.body.get("stream") and not reply.whole:
             return await self._stream(request, reply, reply_id, connection)
-        await connection.send_json(200, completion(request, reply, reply_id))
-        return True
+        return await self._send_whole(request, reply, reply_id, connection)
+
+    async def _send_whole(
+        self, request: RecordedRequest, reply: Reply, reply_id: str, connection: HttpConnection
+    ) -> bool:
+        """Send the reply as one object, with the interruption that the script asks for."""
+        if reply.error_after is not None:
+            await connection.send_json(200, error_object(reply))
+            return True
+        whole = completion(request, reply, reply_id)
+        if reply.cut_after is None and reply.hang_after is None:
+            await connection.send_json(200, whole)
+            return True
+        await connection.send_half_json(whole)
+        if reply.hang_after is not None:
+            await connection.wait_until_left()
+        return False
 
     async def _stream(
         self, request: RecordedRequest, reply: Reply, reply_id: str, connection: HttpConnection
@@ -157,7 +173,7 @@ class ModelService:
                 await connection.wait_until_left()
                 return False
             if sent == reply.error_after:
-                await connection.send_event(json.dumps(_error(reply.error)))
+                await connection.send_event(json.dumps(error_object(reply)))
                 break
             if sent < len(chunks):
                 await connection.send_event(json.dumps(chunks[sent]))
@@ -287,15 +303,8 @@ def _write_whole(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _error(message: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "scripted", "code": None}}
-
-
-async def _refuse(
-    connection: HttpConnection, status: int, message: str, retry_after: str | None = None
-) -> None:
-    headers = {} if retry_after is None else {"retry-after": retry_after}
-    await connection.send_json(status, _error(message), headers)
+async def _refuse(connection: HttpConnection, status: int, message: str) -> None:
+    await connection.send_json(status, error_object(Reply(error=message)))
 
 
 if __name__ == "__main__":

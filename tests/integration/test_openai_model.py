@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import socket
 import subprocess
 import sys
@@ -10,13 +11,15 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from callboard.actors.asked_calls import parse_arguments
 from callboard.actors.chat_model import Capabilities, ChatModel, ModelError, ModelReply, ModelTextDelta, Usage
 from callboard.actors.items import ChatMessage, FunctionCall, FunctionCallOutput, Item
-from callboard.actors.openai_model import ModelTimeouts, OpenAIModel, retry_after_s
+from callboard.actors.openai_model import ModelTimeouts, OpenAIModel
 from callboard.testing.model_server import Call, RecordedRequest, Reply, ScriptedModelServer
 from callboard.tools.content import ImageBlock, TextBlock
 from callboard.tools.contract import ToolSpec
@@ -120,52 +123,116 @@ def test_call_ids_are_new_to_the_conversation() -> None:
     assert [call.call_id for call in reply.calls] == ["x_2"]
 
 
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize(
     ("reply", "kind", "retryable"),
     [
         (Reply(status=400, error="no such field"), "rejected", False),
+        (Reply(status=400, error_code="context_length_exceeded"), "context_window", False),
         (Reply(status=401, error="wrong key"), "rejected", False),
         (Reply(status=404, error="no such model"), "rejected", False),
         (Reply(status=408), "timeout", True),
         (Reply(status=429), "rate_limited", True),
+        (Reply(status=429, error_code="insufficient_quota"), "rate_limited", False),
         (Reply(status=500), "server_error", True),
         (Reply(status=503), "overloaded", True),
         (Reply(status=529), "overloaded", True),
         (Reply(text=LONG_TEXT, cut_after=3), "interrupted", True),
         (Reply(cut_after=0), "interrupted", True),
+        (Reply(calls=(Call(name="echo", arguments='{"a": 1}'),), cut_after=1), "interrupted", True),
+        (Reply(calls=(Call(name="echo", arguments='{"a": 1}'),), cut_after=2), "interrupted", True),
+        (Reply(calls=(Call(name="echo", arguments='{"a": 1}'),), cut_after=3), "interrupted", True),
         (Reply(text=LONG_TEXT, error_after=3), "server_error", True),
-        (Reply(raw_chunks=({"choices": [{"delta": {"content": "half"}}]},)), "interrupted", True),
-        (Reply(raw_chunks=()), "interrupted", True),
+        (Reply(text=LONG_TEXT, error_after=3, error_code=429), "rate_limited", True),
+        (Reply(text=LONG_TEXT, error_after=0, error_type="overloaded_error"), "overloaded", True),
+        (Reply(error_after=0, error_type="invalid_request_error"), "rejected", False),
+        (Reply(error_after=0, error_code="context_length_exceeded"), "context_window", False),
     ],
     ids=str,
 )
-def test_each_failure_has_its_kind(reply: Reply, kind: str, retryable: bool) -> None:
-    error = fail(reply)
+def test_each_failure_has_its_kind_streamed_or_not(
+    reply: Reply, kind: str, retryable: bool, streaming: bool
+) -> None:
+    error = fail(reply, capabilities=Capabilities(streaming=streaming))
     assert (error.kind, error.retryable) == (kind, retryable)
     assert "model 'scripted' at http://127.0.0.1:" in error.message
+
+
+@pytest.mark.parametrize("chunks", [(), ({"choices": [{"delta": {"content": "half"}}]},)])
+def test_a_stream_that_ends_before_its_reply_is_interrupted(chunks: tuple[dict[str, Any], ...]) -> None:
+    assert fail(Reply(raw_chunks=chunks)).kind == "interrupted"
+
+
+def test_one_object_instead_of_a_stream_is_taken_as_the_reply_or_as_its_error() -> None:
+    with ScriptedModelServer([Reply(text="hi", whole=True)]) as server:
+        assert ask(server.base_url, "hi")[-1].text == "hi"
+    assert fail(Reply(whole=True, error_after=0, error_code=429)).kind == "rate_limited"
+    assert fail(Reply(text=LONG_TEXT, whole=True, cut_after=0)).kind == "interrupted"
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "unstreamed"])
+def test_an_endpoint_without_usage_counts_as_none_used(streaming: bool) -> None:
+    with ScriptedModelServer([Reply(text="hi", usage=False)]) as server:
+        reply = ask(server.base_url, "hi", capabilities=Capabilities(streaming=streaming))[-1]
+    assert (reply.text, reply.usage) == ("hi", Usage())
+
+
+def test_a_call_cut_off_by_the_length_limit_is_never_one_without_arguments() -> None:
+    cut = Reply(calls=(Call(name="echo", arguments=""),), finish_reason="length")
+    with ScriptedModelServer([cut]) as server:
+        (called,) = ask(server.base_url, "hi", tools=(ECHO,))[-1].calls
+    assert parse_arguments(called.arguments) is None
+
+
+def test_the_whole_call_has_a_limit_of_its_own() -> None:
+    timeouts = ModelTimeouts(total_s=0.4)
+    for streaming in (True, False):
+        error = fail(
+            Reply(text=LONG_TEXT, gap_s=0.15, delay_s=0.0 if streaming else 5.0),
+            timeouts=timeouts,
+            capabilities=Capabilities(streaming=streaming),
+        )
+        assert (error.kind, error.retryable) == ("timeout", False)
+        assert "not complete within 0.4 s" in error.message
+
+
+def test_a_reply_that_is_not_streamed_may_take_longer_than_a_first_token() -> None:
+    timeouts = ModelTimeouts(first_token_s=0.1)
+    with ScriptedModelServer([Reply(text="hi", delay_s=0.4)]) as server:
+        events = ask(server.base_url, "hi", timeouts=timeouts, capabilities=Capabilities(streaming=False))
+    assert events[-1].text == "hi"
+
+
+def test_a_long_conversation_is_asked_quickly() -> None:
+    """The typed client took half a second for this one; a tenth of that is far above what it takes now."""
+    items: list[Item] = []
+    for number in range(500):
+        items += [user(f"question {number}"), FunctionCall(call_id=f"c{number}", tool="t", arguments="{}")]
+        items += [FunctionCallOutput(call_id=f"c{number}", content=(TextBlock("result " * 20),))]
+        items += [ChatMessage(role="assistant", content=(TextBlock("answer " * 20),))]
+    context = [*items, user("now")]
+    with ScriptedModelServer(rule=lambda request: Reply(text="ok")) as server:
+
+        async def act(model: OpenAIModel) -> float:
+            took = []
+            for _ in range(5):
+                began = time.process_time()
+                async for _event in model.chat(context, []):
+                    pass
+                took.append(time.process_time() - began)
+            return min(took)
+
+        assert use(server.base_url, act) < 0.2
 
 
 def test_the_wish_to_be_left_alone_is_passed_on() -> None:
     assert fail(Reply(status=429, retry_after="7")).retry_after_s == 7.0
     assert fail(Reply(status=503, retry_after="0.5")).retry_after_s == 0.5
     assert fail(Reply(status=429)).retry_after_s is None
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "3"}, 3.0),
-        ({"retry-after": "-3"}, 0.0),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 90.0),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 0.0),
-        ({}, None),
-    ],
-)
-def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after_s(headers, wall_now_s=10.0) == seconds
+    until = email.utils.format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    wish = fail(Reply(status=429, retry_after=until)).retry_after_s
+    assert wish is not None
+    assert 25 < wish <= 30
 
 
 @pytest.mark.parametrize("reply", [Reply(hang_after=0), Reply(hang_after=1), Reply(delay_s=5)], ids=str)

@@ -4,9 +4,11 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.actors.chat_model import ModelError
 from callboard.actors.stream_assembly import StreamAssembly
 
 ARGUMENTS = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3).map(
@@ -47,6 +49,30 @@ def test_any_split_and_any_interleaving_gives_the_same_calls(
     assert [(c.call_id, c.tool, c.arguments) for c in reply.calls] == [
         (f"id{n}", name, arguments) for n, (name, arguments) in enumerate(calls)
     ]
+
+
+@given(
+    calls=st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3),
+    cuts=st.lists(st.integers(0, 50), max_size=4),
+    text=st.text(max_size=9),
+    at=st.integers(0, 60),
+)
+def test_a_stream_that_breaks_off_anywhere_gives_no_call_at_all(
+    calls: list[tuple[str, str]], cuts: list[int], text: str, at: int
+) -> None:
+    chunks: list[Any] = [{"choices": [{"delta": {"content": text}}]}]
+    for number, (name, arguments) in enumerate(calls):
+        entry: dict[str, Any] = {"index": number, "id": f"id{number}", "function": {"name": name}}
+        chunks.append({"choices": [{"delta": {"tool_calls": [entry]}}]})
+        for piece in pieces(arguments, cuts):
+            part = {"index": number, "function": {"arguments": piece}}
+            chunks.append({"choices": [{"delta": {"tool_calls": [part]}}]})
+    assembly = StreamAssembly()
+    for chunk in chunks[: at % (len(chunks) + 1)]:
+        assembly.feed(chunk)
+    with pytest.raises(ModelError) as caught:
+        assembly.finish()
+    assert caught.value.kind == "interrupted"
 
 
 @given(

@@ -6,7 +6,8 @@ import pytest
 
 from callboard.actors import stream_assembly
 from callboard.actors.chat_model import ModelError, ModelReply, Usage
-from callboard.actors.stream_assembly import StreamAssembly, error_of_object
+from callboard.actors.endpoint_errors import error_of_object
+from callboard.actors.stream_assembly import StreamAssembly
 
 Fragment = dict[str, Any]
 
