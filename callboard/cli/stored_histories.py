@@ -1,0 +1,178 @@
+"""The journal without a daemon: which one a command means, and its conversations as the API would show them.
+
+It opens a store, for reading beside a daemon or for writing alone, and maps its errors to ours; it decides nothing
+about conversations. ``callboard history`` and ``callboard journal`` use it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from callboard.errors import CallboardError, ConversationNotFound, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from callboard.actors.events import Event
+    from callboard.config import Config
+    from callboard.storage.journal import Journal
+    from callboard.storage.journal_terms import JournalError, Summary
+    from callboard.views import ConversationInfo
+
+JOURNAL_FILE = "journal.sqlite3"
+_PAGE = 1000
+
+
+class Histories(Protocol):
+    """What the history commands need: a running ``System`` has it, and so has ``StoredHistories``."""
+
+    def conversations(
+        self, *, team: str = "", user: str | None = None, limit: int = 100, before: str | None = None
+    ) -> list[ConversationInfo]:
+        """List a team's conversations, the last changed first, from behind the cursor ``before``."""
+        ...
+
+    def history(self, conversation_id: str, *, team: str = "", after: int = 0) -> list[Event]:
+        """Give the events after number ``after``; raises ConversationNotFound."""
+        ...
+
+    def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
+        """Delete the log and all that only it needs; raises ConversationNotFound."""
+        ...
+
+    def import_conversation(
+        self, events: Iterable[Event], *, conversation_id: str | None = None, team: str = "", user: str = ""
+    ) -> str:
+        """Write a new conversation's log and give its id; raises Refused when it exists."""
+        ...
+
+
+class StoredHistories:
+    """``Histories`` on a journal that is open here."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def conversations(
+        self, *, team: str = "", user: str | None = None, limit: int = 100, before: str | None = None
+    ) -> list[ConversationInfo]:
+        """List a team's conversations."""
+        try:
+            with journal_errors():
+                found = self._journal.listing(team, user=user, limit=limit, before=before)
+        except ConversationNotFound:
+            return []  # there is no journal yet
+        return [_info(summary) for summary in found]
+
+    def history(self, conversation_id: str, *, team: str = "", after: int = 0) -> list[Event]:
+        """Give the events after number ``after``."""
+        from callboard.actors.events import EventError, event_from_json
+
+        events: list[Event] = []
+        more = True
+        while more:
+            with journal_errors():
+                records, more = self._journal.read(
+                    conversation_id, team, after=after + len(events), limit=_PAGE
+                )
+            try:
+                events += [event_from_json(record) for record in records]
+            except EventError as fault:
+                raise Unavailable(
+                    f"the log of conversation {conversation_id} cannot be read: {fault}"
+                ) from fault
+        return events
+
+    def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
+        """Delete the log and all that only it needs."""
+        with journal_errors():
+            self._journal.delete(conversation_id, team)
+
+    def import_conversation(
+        self, events: Iterable[Event], *, conversation_id: str | None = None, team: str = "", user: str = ""
+    ) -> str:
+        """Write a new conversation's log."""
+        from callboard.actors.events import event_to_json
+        from callboard.actors.history_import import adopted, repaired
+
+        new_id = conversation_id or uuid.uuid4().hex
+        whole, _repairs = repaired(adopted(events, conversation_id=new_id, user=user, team=team))
+        with journal_errors():
+            self._journal.insert(new_id, team, [event_to_json(event) for event in whole])
+        return new_id
+
+
+def config_of(name: str, config: Path | None) -> Config:
+    """Give the configuration whose journal is meant: the file given, the running daemon's, else the one found here."""
+    from callboard import daemon
+    from callboard.config import default_config, discover_config, load_config
+    from callboard.paths import runtime_dir
+
+    if config is not None:
+        return load_config(config)
+    info = daemon.read_info(runtime_dir(name)) if daemon.runs(name) else None
+    if info is None:
+        return discover_config(Path.cwd())
+    return default_config() if info.config is None else load_config(Path(info.config))
+
+
+@contextmanager
+def opened_journal(name: str, config: Path | None, *, read_only: bool) -> Iterator[Journal]:
+    """Open the journal of the system ``name``; ``read_only`` works beside a running daemon. Raises CallboardError."""
+    from callboard.storage.journal import open_journal
+    from callboard.storage.journal_outline import CLOSING_TYPES, OPENING_TYPES
+
+    found = config_of(name, config)
+    with journal_errors():
+        journal = open_journal(
+            found.database_url or f"sqlite:///{found.storage_path(name) / JOURNAL_FILE}",
+            opening_types=OPENING_TYPES,
+            closing_types=CLOSING_TYPES,
+            read_only=read_only,
+        )
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@contextmanager
+def journal_errors() -> Iterator[None]:
+    """Turn a JournalError into the error that a command ends with."""
+    from callboard.storage.journal_terms import JournalError
+
+    try:
+        yield
+    except JournalError as fault:
+        raise _error(fault) from fault
+
+
+def _error(fault: JournalError) -> CallboardError:
+    match fault.kind:
+        case "unknown":
+            return ConversationNotFound(fault.message)
+        case "conflict":
+            return Refused(f"{fault.message}; --id imports it under another id")
+        case "invalid":
+            return Refused(fault.message)
+    return Unavailable(f"{fault.kind}: {fault.message}")
+
+
+def _info(summary: Summary) -> ConversationInfo:
+    from callboard.views import ConversationInfo
+
+    return ConversationInfo(
+        conversation_id=summary.conversation,
+        team=summary.team,
+        user=summary.user,
+        template=summary.template,
+        created_at=summary.created_at,
+        updated_at=summary.updated_at,
+        events=summary.events,
+        turns=summary.turns,
+        title=summary.title,
+        state=summary.state,
+        cursor=summary.cursor,
+    )
