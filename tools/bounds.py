@@ -28,30 +28,44 @@ from callboard.tools.content import (
 )
 
 LIMIT_BYTES = 256 * 1024
+FULL_CHARS = 16 * 1024 * 1024
+OUTPUT_CHARS = 64 * 1024
 BLOB_BYTES = 4 * 1024 * 1024
 MAX_BLOCKS = 64
 MAX_CITATIONS = 64
 MAX_DEPTH = 100
 FIELD_CHARS = 4096
 METADATA_BYTES = 64 * 1024
+_NOTE_CHARS = 32
 
 
 def bounded(result: ToolResult, limit_bytes: int = LIMIT_BYTES) -> ToolResult:
     """Give the result with at most ``limit_bytes`` (UTF-8) of text and JSON over all its blocks, notes apart.
 
     Images and blobs have 4 MiB together, blocks and citations are at most 64, metadata at most 64 KiB. What is
-    cut is counted in a note in its place. The same object comes back when nothing had to be cut. The result
-    must be storable.
+    cut is counted in a note in its place, and the whole text is kept in ``full``, up to 16 Mi characters (head and
+    tail beyond). The same object comes back when nothing had to be cut. The result must be storable.
     """
     citations = tuple(_short_citation(citation) for citation in result.citations[:MAX_CITATIONS])
     content = _bounded_content(result, limit_bytes)
     metadata = _bounded_metadata(result.metadata)
+    output = _shortened(result.output, OUTPUT_CHARS)
+    full = result.full
+    if full is None and not _same(content, result.content):
+        full = "\n".join(text for block in result.content if (text := _text_of(block))) or None
+    full = full and _shortened(full, FULL_CHARS)
     unchanged = (
-        metadata is result.metadata and _same(content, result.content) and _same(citations, result.citations)
+        (
+            metadata is result.metadata
+            and _same(content, result.content)
+            and _same(citations, result.citations)
+        )
+        and output is result.output
+        and full is result.full
     )
     if unchanged:
         return result
-    return replace(result, content=content, citations=citations, metadata=metadata)
+    return replace(result, content=content, citations=citations, metadata=metadata, output=output, full=full)
 
 
 def storable(result: ToolResult) -> ToolResult:
@@ -213,6 +227,13 @@ def _cut(text: str, limit_bytes: int) -> str:
     left_out = len(text) - len(head) - len(tail)
     note = f"[… {left_out} characters left out …]"
     return f"{head}\n{note}\n{tail}" if half else note
+
+
+def _shortened(text: str, limit_chars: int) -> str:
+    if len(text) <= limit_chars:
+        return text
+    half = limit_chars // 2 - _NOTE_CHARS
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
 def _size(text: str) -> int:

@@ -10,8 +10,8 @@ import asyncio
 import inspect
 import json
 import math
-from collections.abc import AsyncIterable, Awaitable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from callboard.tools.bounds import MAX_DEPTH, is_too_deep, storable
 from callboard.tools.content import (
@@ -19,6 +19,7 @@ from callboard.tools.content import (
     Citation,
     ImageBlock,
     JsonBlock,
+    Progress,
     ResourceBlock,
     TextBlock,
     ToolResult,
@@ -30,21 +31,26 @@ from callboard.tools.errors import ToolFault
 
 MESSAGE_BYTES = 2048
 OUTCOMES = ("ok", "error", "deadline", "killed", "denied", "unavailable", "unknown", "cancelled")
+PROGRESS_CHARS = 500
 _GROUP_MEMBERS = 5
 _MAX_INT = 2**63 - 1
 _MAX_DIGITS = 4300
 
+Report: TypeAlias = Callable[[Progress], None]
 
-def execute(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+
+def execute(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext, report: Report | None = None
+) -> ToolResult:
     """Configure and call ``tool``, wait for its end, and give its result; what it raises is an error result.
 
-    Not to be called where an event loop runs. ``SystemExit`` is an error result too. MemoryError passes
-    through, for the caller knows the limit and can name it; so do other exceptions outside ``Exception``
-    (KeyboardInterrupt), which are meant for the process.
+    ``report`` is called with what a generator yields on the way, as Progress or as text. Not to be called where an
+    event loop runs. ``SystemExit`` is an error result too. MemoryError passes through, for the caller knows the limit
+    and can name it; so do other exceptions outside ``Exception`` (KeyboardInterrupt), which are meant for the process.
     """
     try:
         tool.configure(context.settings)
-        return to_result(_settle(tool.execute(arguments, context)))
+        return to_result(_settle(tool.execute(arguments, context), report or _unheard))
     except ToolFault as fault:
         return error_result(_capped(str(fault)))
     except SystemExit as leaving:
@@ -86,13 +92,13 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _settle(value: Any) -> object:
+def _settle(value: Any, report: Report) -> object:
     if inspect.isawaitable(value):
         return asyncio.run(_await(value))
     if inspect.isasyncgen(value):
-        return asyncio.run(_last_of_async(value))
+        return asyncio.run(_last_of_async(value, report))
     if inspect.isgenerator(value):
-        return _last_of(value)
+        return _last_of(value, report)
     return value
 
 
@@ -100,20 +106,44 @@ async def _await(value: Awaitable[object]) -> object:
     return await value
 
 
-async def _last_of_async(values: AsyncIterable[object]) -> object:
+async def _last_of_async(values: AsyncIterable[object], report: Report) -> object:
     last: object = None
     async for value in values:
-        last = value
+        _tell(value, report)
+        last = last if isinstance(value, Progress) else value
     return last
 
 
-def _last_of(values: Iterator[object]) -> object:
+def _last_of(values: Iterator[object], report: Report) -> object:
     last: object = None
     while True:
         try:
-            last = next(values)
+            value = next(values)
         except StopIteration as end:
             return last if end.value is None else end.value
+        _tell(value, report)
+        last = last if isinstance(value, Progress) else value
+
+
+def _tell(value: object, report: Report) -> None:
+    """Pass on what says how far a tool is; a fraction that is none is left out, for progress never fails a call."""
+    match value:
+        case Progress(str(text), fraction):
+            report(Progress(_plain(text)[:PROGRESS_CHARS], _fraction(fraction)))
+        case str():
+            report(Progress(_plain(value)[:PROGRESS_CHARS]))
+        case _:
+            return
+
+
+def _fraction(given: object) -> float | None:
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        return None
+    return float(given) if 0 <= given <= 1 else None
+
+
+def _unheard(_: Progress) -> None:
+    """Nobody listens to progress."""
 
 
 def _is_block(value: object) -> bool:

@@ -15,7 +15,10 @@ from typer.testing import CliRunner, Result
 
 import callboard.api
 import callboard.daemon
+import callboard.paths
 from callboard.actors.events import (
+    ApprovalRequested,
+    ConversationOpened,
     Event,
     TextDelta,
     ToolCallStarted,
@@ -35,6 +38,8 @@ class FakeConversation:
     def __init__(self) -> None:
         self.deadlines: tuple[float | None, float | None] = (None, None)
         self.closed = False
+        self.waiting: list[ApprovalRequested] = []
+        self.decided: list[tuple[str, bool, str]] = []
 
     def ask(
         self, text: str, *, deadline_s: float | None = None, tool_deadline_s: float | None = None
@@ -47,12 +52,29 @@ class FakeConversation:
                 yield TurnFailed(seq=3, turn_id="t", reason="model_rejected", message="wrong key")
             case "cancel":
                 yield TurnCancelled(seq=3, turn_id="t")
+            case "delete":
+                self.waiting.append(ApprovalRequested(seq=3, turn_id="t", call_id="d", tool="delete"))
+                yield self.waiting[0]
+                yield TurnAnswered(seq=4, turn_id="t", text="said" if not self.waiting else "unsaid")
             case "refuse":
                 raise Refused("no such template")
             case "lose":
                 raise Unavailable("the system\x1b[2J is gone")
             case _:
                 yield TurnAnswered(seq=3, turn_id="t", text=text)
+
+    def pending(self) -> tuple[ApprovalRequested, ...]:
+        return tuple(self.waiting)
+
+    def approve(
+        self, call_id: str, arguments: Any = None, *, for_conversation: bool = False, reason: str = ""
+    ) -> None:
+        self.waiting.clear()
+        self.decided.append((call_id, True, reason))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        self.waiting.clear()
+        self.decided.append((call_id, False, reason))
 
     def cancel(self) -> None:
         raise AssertionError("nobody asked for it")
@@ -81,9 +103,12 @@ class FakeSystem:
     def __exit__(self, *_: object) -> None:
         self.closed = True
 
-    def conversation(self, **given: Any) -> FakeConversation:
-        if not given.get("create", True) and given["conversation_id"] != "c1":
+    def history(self, conversation_id: str, *, team: str = "") -> list[Event]:
+        if conversation_id != "c1":
             raise ConversationNotFound("there is no such conversation")
+        return [ConversationOpened(conversation_id="c1", user="ann", team=team, roles=("r",))]
+
+    def conversation(self, **given: Any) -> FakeConversation:
         self.conversations.append((given, FakeConversation()))
         return self.conversations[-1][1]
 
@@ -149,6 +174,20 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def run(*arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_approved"),
+    [((), False), (("--approve", "delete"), True), (("--approve", "all"), True), (("--approve", "x"), False)],
+)
+def test_in_a_pipe_a_call_that_waits_is_denied_unless_its_approval_was_given(
+    world: World, options: tuple[str, ...], is_approved: bool
+) -> None:
+    result = run("ask", *options, "delete")
+    assert (result.exit_code, result.stdout) == (0, "said\n")
+    (call_id, approved, reason) = world.system.conversations[-1][1].decided[0]
+    assert (call_id, approved) == ("d", is_approved)
+    assert is_approved or "--approve NAME" in reason
 
 
 def test_the_answer_is_on_stdout_and_the_activity_on_stderr(world: World) -> None:
@@ -233,7 +272,7 @@ def test_flags_go_where_they_belong(world: World, tmp_path: Path) -> None:
     assert (call["config"].model.name, call["config"].model.key) == ("m", "k")
     assert call["config"].tools.modules == (str(tmp_path / "t.py"),)
     given, conversation = world.system.conversations[0]
-    assert given == {"template": "clerk", "tools": ["calculate", "time__*"]}
+    assert given == {"team": "", "user": "", "template": "clerk", "tools": ["calculate", "time__*"]}
     assert conversation.deadlines == (9, 2)
 
 
@@ -285,11 +324,42 @@ def test_a_piped_chat_takes_line_by_line(world: World) -> None:
     assert "ready  time" in result.stdout
 
 
-def test_a_conversation_taken_up_again_is_left_open(world: World) -> None:
-    assert run("chat", "--conversation", "c1", stdin="one\n").exit_code == 0
+@pytest.mark.parametrize("command", ["chat", "ask"])
+def test_a_conversation_taken_up_again_is_left_open(world: World, command: str) -> None:
+    world.daemon = True
+    assert run(command, "--conversation", "c1", "--team", "red", stdin="one\n").exit_code == 0
     given, conversation = world.system.conversations[0]
     assert given["conversation_id"] == "c1" and given["linked"] is False and given["create"] is False
+    assert (given["team"], given["user"], given["roles"]) == ("red", "ann", ("r",))
     assert not conversation.closed
+
+
+def test_a_conversation_taken_up_without_a_daemon_is_found_where_the_daemon_keeps_it(world: World) -> None:
+    assert run("ask", "--conversation", "c1", "--name", "own", "one").exit_code == 0
+    assert world.calls[0]["config"].storage.path == callboard.paths.state_dir() / "systems" / "own"
+
+
+def test_beside_a_daemon_a_private_system_has_a_journal_of_its_own(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[storage]\npath = "j"\nurl = "sqlite:////j.sqlite3"\n', encoding="utf-8")
+    for is_running, path in ((False, tmp_path / "j"), (True, None)):
+        world.daemon = is_running
+        assert run("ask", "--config", str(file), "one").exit_code == 0
+        assert world.calls[-1]["config"].storage.path == path
+        assert (world.calls[-1]["config"].database_url is None) == is_running
+    result = run("ask", "--config", str(file), "--conversation", "c1", "one")
+    assert (result.exit_code, "leave the configuration flags out" in result.stderr) == (2, True)
+
+
+def test_the_tools_of_an_old_conversation_are_not_set_anew(world: World) -> None:
+    result = run("ask", "--conversation", "c1", "--tools", "calculate", "one")
+    assert (result.exit_code, "--tools is for a new conversation" in result.stderr) == (2, True)
+
+
+def test_a_new_conversation_is_for_the_user_and_team_that_are_given(world: World) -> None:
+    assert run("ask", "--user", "ann", "--team", "red", "one").exit_code == 0
+    given, conversation = world.system.conversations[0]
+    assert (given["team"], given["user"], conversation.closed) == ("red", "ann", True)
 
 
 def test_an_untrusted_file_in_the_working_folder_is_not_used(world: World, tmp_path: Path) -> None:
@@ -367,7 +437,8 @@ def test_a_reader_that_goes_away_is_no_drama() -> None:
 
 
 def test_tools_that_may_yet_come_with_a_server_are_taken(world: World) -> None:
-    assert run("ask", "q", "--tools", "time__now,nothing_*").exit_code == 0
+    assert run("ask", "q", "--tools", "time__now,time__*,t*").exit_code == 0
+    assert run("ask", "q", "--tools", "nothing_*").exit_code == 2
 
 
 def test_a_module_that_is_not_loaded_is_told_and_ends_it_when_the_flag_named_it(

@@ -1,0 +1,307 @@
+"""The process of one call: started, listened to, watched, and ended with everything that it started.
+
+It knows no actor: it gives descriptors to wait for and takes what is to be done when they are ready, so that the tool
+worker (an actor), ``callboard.testing.tools`` and ``doctor`` drive the same thing. Whoever drives it must be a
+sub-reaper, have no other children, and serve this one call only. Nothing is decided here about what a call may use
+(``tools/sandbox_plan.py``) or what the model is told (``actors/worker_endings.py``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from callboard.actors import worker_endings as endings
+from callboard.actors import worker_tree as tree
+from callboard.actors.captured import Captured
+from callboard.actors.messages import Work
+from callboard.actors.worker_endings import RESULT_BYTES, Cause
+from callboard.tools.content import ContentError, Progress, ToolResult, error_result, result_from_json
+from callboard.tools.limits import Limits
+from callboard.tools.runner import BOOT, Request, run_forked
+from callboard.tools.sandbox_host import host
+from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP, Host, Place, Plan, make_plan
+
+LOOK_EVERY_S = 0.1
+_NICE_AFTER_S = 0.1
+_NICE = 10
+_FOLDER_EVERY = 3
+_CHUNK = 1 << 18
+_CHUNKS_AT_ONCE = 16
+_SWEEP_S = 3.0
+_MIB = 1024 * 1024
+_SIGNALLED = 128
+
+
+class WorkProcess:
+    """One call's process: ``start`` it, wait for ``channel_fd``, ``output_fd`` and ``pidfd``, at last ``close`` it."""
+
+    def __init__(self, work: Work, folder: Path) -> None:
+        self._work = work
+        self._folder = folder
+        self._limits: Limits = work.spec.limits
+        self._received = bytearray()
+        self._printed = Captured()
+        self._is_up = False
+        self._resident_at_start = 0
+        self._looks = 0
+        self._polite: set[int] = set()
+        self._cause: Cause | None = None
+        self._code: int | None = None
+        self._result: ToolResult | None = None
+        self.pid = 0
+        self.pidfd = self.channel_fd = self.output_fd = -1
+        self.channel_is_open = self.output_is_open = True
+
+    def start(self) -> None:
+        """Start the process. Raises ProfileRefused, OSError, or TypeError for arguments without a JSON form."""
+        by_fork = self._limits.sandbox == "none"
+        code = () if by_fork else _code_paths(self._work.spec.module)
+        place = Place(folder=str(self._folder), code=code)
+        plan = make_plan(self._limits, Host() if by_fork else host(), place, os.environ)
+        request = _request(self._work, plan)
+        self.channel_fd, channel_w = os.pipe2(os.O_CLOEXEC)
+        self.output_fd, output_w = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.pid = (
+                _exec(plan, request, output_w, channel_w)
+                if plan.by_exec
+                else _fork(request, output_w, channel_w)
+            )
+            self.pidfd = os.pidfd_open(self.pid)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(channel_w)
+            os.close(output_w)
+        for fd in (self.channel_fd, self.output_fd):
+            os.set_blocking(fd, False)
+
+    # ------------------------------------------------------------ while it runs
+    @property
+    def is_over(self) -> bool:
+        """True when there is nothing more to wait for: it has a result, or a limit was hit."""
+        return self._result is not None or self._cause is not None
+
+    def read_channel(self) -> list[Progress]:
+        """Take what the process says; gives the progress among it."""
+        progress: list[Progress] = []
+        for _ in range(_CHUNKS_AT_ONCE):
+            chunk = _read(self.channel_fd)
+            if not chunk:
+                self.channel_is_open = chunk is None
+                break
+            self._received += chunk
+            progress += self._take_lines()
+        if len(self._received) > RESULT_BYTES:
+            self.stop("result")
+        return progress
+
+    def read_output(self) -> None:
+        """Take what the tool printed."""
+        for _ in range(_CHUNKS_AT_ONCE):
+            chunk = _read(self.output_fd)
+            if not chunk:
+                self.output_is_open = chunk is None
+                break
+            self._printed.add(chunk)
+        if self._printed.total_bytes > self._limits.output_mb * _MIB:
+            self.stop("output")
+
+    def look(self) -> None:
+        """See what the call uses, and end it where that is too much; to be called every ``LOOK_EVERY_S``."""
+        pids = tree.below(os.getpid())
+        used = tree.used_by(pids)
+        self._looks += 1
+        if used.cpu_s > _NICE_AFTER_S and (new := set(pids) - self._polite):
+            tree.make_polite(new, _NICE)
+            self._polite = set(pids)
+        limits = self._limits
+        if limits.cpu_s is not None and used.cpu_s > limits.cpu_s:
+            self.stop("cpu")
+        elif len(pids) > limits.processes:
+            self.stop("processes")
+        elif limits.memory_mb is not None and self._takes_more_than(limits.memory_mb * _MIB, used):
+            self.stop("memory")
+        elif self._looks % _FOLDER_EVERY == 0 and tree.folder_bytes(self._folder) > limits.file_mb * _MIB:
+            self.stop("folder")
+
+    def stop(self, cause: Cause) -> None:
+        """End the call for this cause, unless its result is there."""
+        if not self.is_over:
+            self._cause = cause
+
+    def _takes_more_than(self, limit: int, used: tree.Used) -> bool:
+        """What forks share is counted once: that costs more to find out, so only where the plain sum is over."""
+        own = [max(0, size - self._resident_at_start) for size in used.resident.values()]
+        if sum(own) <= limit:
+            return False
+        if len(own) == 1:
+            return True
+        return sum(tree.proportional(pid) for pid in used.resident) - self._resident_at_start > limit
+
+    def _take_lines(self) -> list[Progress]:
+        progress = []
+        while (end := self._received.find(b"\n")) >= 0:
+            line = bytes(self._received[:end])
+            del self._received[: end + 1]
+            if self._result is None:
+                progress += self._take(line)
+        return progress
+
+    def _take(self, line: bytes) -> list[Progress]:
+        try:
+            match json.loads(line):
+                case {"up": int(resident)} | {"loaded": int(resident)}:
+                    self._is_up = True
+                    self._resident_at_start = resident
+                case {"progress": [str(text), float() | int() | None as fraction]}:
+                    return [Progress(text, fraction)]
+                case {"result": {} as form}:
+                    self._result = result_from_json(form)
+                case _:
+                    raise ContentError("a line of no known form")
+        except (ValueError, KeyError, TypeError, RecursionError) as fault:
+            self._result = error_result(f"{self._work.spec.name} gave a result that cannot be read: {fault}")
+        return []
+
+    # ------------------------------------------------------------ the end
+    def end(self) -> None:
+        """Kill the process and everything below it: from now on none of them takes another step of its own.
+
+        What the call comes to is known then; ``close`` waits for them to be gone.
+        """
+        if not self.pid:
+            return
+        if self.pidfd >= 0 and not self.is_over:
+            self._collect()
+            self._code = _exit_code(self.pid, self._limits.sandbox)
+        tree.kill_all_below(os.getpid())
+        if self.output_fd >= 0 and self.output_is_open:
+            self.read_output()
+
+    def close(self) -> None:
+        """End everything that the call started, if that is not done, and wait until nothing of it is left."""
+        if self.pid:
+            tree.end_all_below(os.getpid(), _SWEEP_S)
+        for fd in (self.channel_fd, self.output_fd, self.pidfd):
+            if fd >= 0:
+                os.close(fd)
+        self.channel_fd = self.output_fd = self.pidfd = -1
+
+    def result(self) -> ToolResult:
+        """Give the call's one result, with what it printed; only after ``end``."""
+        return replace(self._outcome(), output=self._printed.text())
+
+    def _outcome(self) -> ToolResult:
+        name, limits = self._work.spec.name, self._limits
+        if self._result is not None:
+            return self._result
+        if self._cause is not None:
+            return endings.ended_for(name, self._cause, limits, self._work.deadline_s)
+        code = self._code if self._code is not None else -9
+        if not self._is_up and (limits.sandbox != "none" or code == EXIT_NOT_SET_UP):
+            return endings.not_set_up(name, limits.sandbox, code, self._printed.text())
+        return endings.ended_by_itself(name, code, limits)
+
+    def _collect(self) -> None:
+        """The process has ended, or is about to be ended from outside: what it said last counts."""
+        before = -1
+        while before != len(self._received) and self._result is None:
+            before = len(self._received)
+            self.read_channel()
+
+
+def _exit_code(pid: int, profile: str) -> int | None:
+    """Say how a child ended, negative for a signal, and leave it to be reaped; None while it runs."""
+    info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if info is None:
+        return None
+    code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+    # Bubblewrap says a signal as a shell does.
+    return _SIGNALLED - code if profile == "isolated" and code > _SIGNALLED else code
+
+
+def _read(fd: int) -> bytes | None:
+    """Give what is there, b"" at the end of the stream, None when nothing is there now."""
+    try:
+        return os.read(fd, _CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def _request(work: Work, plan: Plan) -> Request:
+    return Request(
+        name=work.spec.name,
+        module=work.spec.module,
+        attribute=work.spec.attribute,
+        arguments=work.arguments,
+        context=work.context,
+        steps=plan.steps,
+        environment=plan.environment,
+        cwd=plan.cwd,
+    )
+
+
+def _fork(request: Request, output_w: int, channel_w: int) -> int:
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        run_forked(request, parent_pid, output_w, channel_w)
+    return pid
+
+
+def _exec(plan: Plan, request: Request, output_w: int, channel_w: int) -> int:
+    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+    parent_pid = 0 if plan.exec_prefix else os.getpid()
+    command = [*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(parent_pid), str(channel_w)]
+    stdin_fd = os.memfd_create("callboard-request")
+    try:
+        with os.fdopen(os.dup(stdin_fd), "wb") as file:
+            file.write(request.to_json().encode("ascii"))
+        os.lseek(stdin_fd, 0, os.SEEK_SET)
+        process = subprocess.Popen(
+            command,
+            stdin=stdin_fd,
+            stdout=output_w,
+            stderr=output_w,
+            pass_fds=(channel_w,),
+            env=dict(plan.environment),
+            start_new_session=True,
+        )
+    finally:
+        os.close(stdin_fd)
+    process.returncode = 0  # reaped by us, with all that it started; Popen is not to wait for it
+    return process.pid
+
+
+def _code_paths(module: str | None) -> tuple[str, ...]:
+    """Give the paths that Python, Callboard and the tool's module are loaded from; what is not there is left out."""
+    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, *(path for path in sys.path if path)}
+    found.add(os.path.realpath(sys.executable))
+    callboard = Path(sys.modules["callboard"].__file__ or __file__).parent
+    found |= {
+        str(callboard),
+        *(str(folder.resolve()) for folder in callboard.iterdir() if folder.is_symlink()),
+    }
+    if module is not None and module.endswith(".py"):
+        found.add(str(Path(module).resolve()))
+    elif module is not None:
+        found |= _locations(module.partition(".")[0])
+    return tuple(sorted(path for path in found if path != "/" and Path(path).exists()))
+
+
+def _locations(package: str) -> set[str]:
+    """An editable install lies elsewhere than the path says: its finder knows."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return set()
+    places: list[Any] = list(spec.submodule_search_locations or ())
+    return {os.path.realpath(place) for place in (*places, spec.origin) if place and Path(place).exists()}

@@ -1,0 +1,133 @@
+"""The processes of one call, seen from the process that keeps them: who they are, what they use, and their end.
+
+It reads ``/proc`` only below the caller, whatever else runs on the machine, and decides nothing. Called by
+``actors/worker_process.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGESIZE")
+_FOLDER_ENTRIES = 20_000
+_DYING_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What processes use: resident bytes of each by pid, and seconds of CPU of all, ended children included."""
+
+    resident: dict[int, int]
+    cpu_s: float
+
+
+def below(pid: int) -> list[int]:
+    """Give the pids of all processes below ``pid``, zombies included, parents first."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        children = _children(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def used_by(pids: Iterable[int]) -> Used:
+    """Read what these processes use; those that are gone count nothing."""
+    resident: dict[int, int] = {}
+    ticks = 0
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        fields = stat[stat.rfind(b")") + 2 :].split()
+        resident[pid] = int(fields[21]) * _PAGE
+        ticks += sum(int(number) for number in fields[11:15])
+    return Used(resident, ticks / _TICKS)
+
+
+def proportional(pid: int) -> int:
+    """Give the process's share of memory in bytes, what it shares divided by its sharers; 0 when it is gone."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Give what the files below ``folder`` take on disk, as far as the first 20,000 entries tell."""
+    total, seen = 0, 0
+    waiting = [os.fspath(folder)]
+    while waiting and seen < _FOLDER_ENTRIES:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    stat = entry.stat(follow_symlinks=False)
+                    total += stat.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return total
+
+
+def make_polite(pids: Iterable[int], nice: int) -> None:
+    """Lower the priority of these processes and of their sessions' groups, where the kernel shares by session."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, nice)
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
+
+
+def kill_all_below(pid: int) -> None:
+    """Kill everything that is below ``pid`` now; who is killed takes no further step, but may not be gone yet."""
+    for child in below(pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(child, signal.SIGKILL)
+
+
+def end_all_below(pid: int, within_s: float) -> bool:
+    """Kill and reap everything below ``pid``, the caller, a sub-reaper; False when some were left after ``within_s``.
+
+    Orphans of orphans come up while their parents die, so it looks until nothing is left.
+    """
+    give_up_at = time.monotonic() + within_s
+    while _reap() and time.monotonic() < give_up_at:
+        kill_all_below(pid)
+        select.select([], [], [], _DYING_S)
+    return not _reap()
+
+
+def _reap() -> bool:
+    """Collect the children that have ended; True while there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            listed = Path(f"/proc/{pid}/task/{thread}/children").read_bytes()
+            found += [int(child) for child in listed.split()]
+    return found
