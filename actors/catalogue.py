@@ -1,24 +1,42 @@
 """The catalogue actor: has the tool modules described, and keeps the registry of all that exists.
 
-It loads the built-in modules only: each of the users' is described by a process of its own, within a time limit.
-External servers report their tools here. A module that cannot be loaded is a fault in the registry, never the end
-of the catalogue.
+It loads the built-in modules only: each of the users' and of other packages' is described by a process of its own,
+within a time limit; at a reload, while it goes on answering. External servers report their tools here, and the
+embedding service switches feature flags. A module that cannot be loaded is a fault in the registry, never the end of
+the catalogue.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from callboard.actors.messages import GetRegistry, Registry, ServerReport
+from callboard.actors.feature_switches import FeatureSwitches
+from callboard.actors.local_tools import LocalTools
+from callboard.actors.messages import (
+    GetRegistry,
+    Registry,
+    RegistryUnchanged,
+    Reloaded,
+    ReloadTools,
+    ServerReport,
+    SwitchFeature,
+)
 from callboard.actors.names import SERVERS
 from callboard.actors.settings import Settings
 from callboard.supervisor.child import Child
-from callboard.supervisor.envelope import Envelope
+from callboard.supervisor.envelope import Envelope, Failure
+from callboard.supervisor.process import PRIVATE_FDS, close_private
 from callboard.tools.builtin import BUILTIN_MODULES
-from callboard.tools.contract import ToolSpec
-from callboard.tools.describe import specs_in_a_process
+from callboard.tools.contract import as_configured
+from callboard.tools.describe import Described, specs_in_a_process
 from callboard.tools.errors import ModuleFault
 from callboard.tools.loader import specs_of
+from callboard.tools.packages import modules_of_packages
 
 
 class CatalogueActor(Child):
@@ -26,29 +44,34 @@ class CatalogueActor(Child):
 
     def start(self) -> None:
         """Load the built-in tools and the configured modules."""
-        settings: Settings = self.init.args["settings"]
-        self._local: dict[str, ToolSpec] = {}
-        self._faults: dict[str, str] = {}
+        self._settings: Settings = self.init.args["settings"]
+        rows = self._settings.tool_limits
+        builtin = (spec for module in BUILTIN_MODULES for spec in specs_of(module))
+        self._local = LocalTools(as_configured(builtin, rows))
+        self._switches = FeatureSwitches(Path(self._settings.state_dir))
+        if self._switches.fault:
+            self.log.error("feature_switches_not_read", reason=self._switches.fault)
         self._reports: dict[str, ServerReport] = {
-            server.name: ServerReport(server=server.name, state="starting") for server in settings.servers
+            server.name: ServerReport(server=server.name, state="starting")
+            for server in self._settings.servers
         }
-        for module in BUILTIN_MODULES:
-            self._add(module, specs_of(module))
-        for module, described in specs_in_a_process(settings.tool_modules).items():
-            if isinstance(described, ModuleFault):
-                self._faults[module] = str(described)
-                self.log.error("tool_module_not_loaded", module=module, reason=str(described))
-            else:
-                self._add(module, described)
+        self._reloading: dict[str, Envelope] = {}
+        self._latest = Registry()
+        self._take_described(specs_in_a_process(self._modules()))
 
     def handle(self, envelope: Envelope) -> None:
-        """Answer what exists, or take a server's report."""
+        """Answer what exists, take a server's report, switch a flag, or load the tools anew."""
         match envelope.body:
-            case GetRegistry():
-                self.reply(envelope, self._registry())
+            case GetRegistry(known=known):
+                registry = self._registry()
+                self.reply(envelope, RegistryUnchanged() if known == registry.version else registry)
             case ServerReport() as report:
                 self._take(report)
                 self.reply(envelope, True)
+            case SwitchFeature(name=name, team=team, enabled=enabled):
+                self.reply(envelope, self._switch(name, team, enabled))
+            case ReloadTools():
+                self._reload(envelope)
 
     def _take(self, report: ServerReport) -> None:
         """A server that is away keeps the tools that it had: they come back with it."""
@@ -62,17 +85,76 @@ class CatalogueActor(Child):
         row = self.table.get(f"{SERVERS}.{report.server}")
         return replace(report, state="parked") if row is not None and row.state == "parked" else report
 
-    def _add(self, module: str, specs: tuple[ToolSpec, ...]) -> None:
-        for spec in specs:
-            if spec.name in self._local:
-                where = self._local[spec.name].module
-                self._faults[module] = f"tool {spec.name} is already defined by {where}; rename one of them"
-            else:
-                self._local[spec.name] = spec
+    def _switch(self, name: str, team: str, enabled: bool | None) -> bool | Failure:
+        try:
+            self._switches.switch(name, team, enabled)
+        except OSError as fault:
+            message = f"the switch of the feature {name!r} cannot be kept: {fault}"
+            return Failure(kind="storage", message=message, retryable=True)
+        self.log.info("feature_switched", feature=name, team=team, enabled=enabled)
+        return True
 
     def _registry(self) -> Registry:
-        tools = dict(self._local)
+        """Give the registry; a new version only when it differs from the last one."""
+        tools = dict(self._local.tools)
         for report in self._reports.values():
             tools |= {spec.name: spec for spec in report.tools if spec.name not in tools}
-        reports = {name: self._as_seen(report) for name, report in self._reports.items()}
-        return Registry(tools=tools, servers=reports, faults=dict(self._faults))
+        seen = Registry(
+            tools=tools,
+            servers={name: self._as_seen(report) for name, report in self._reports.items()},
+            faults=dict(self._local.faults),
+            switches=self._switches.switches,
+            version=self._latest.version,
+        )
+        if seen != self._latest or not seen.version:
+            self._latest = replace(seen, version=uuid.uuid4().hex)
+        return self._latest
+
+    # ------------------------------------------------------------ loading the tools
+    def _modules(self) -> tuple[str, ...]:
+        packages = modules_of_packages(self._settings.tool_packages)
+        return tuple(dict.fromkeys((*self._settings.tool_modules, *packages)))
+
+    def _reload(self, envelope: Envelope) -> None:
+        """Have all modules described, on a thread that only waits for their processes; nobody else waits for them."""
+        is_first = not self._reloading
+        self._reloading[envelope.request_id] = envelope
+        if not is_first:
+            return
+        ready_fd, ring_fd = os.pipe2(os.O_CLOEXEC)
+        PRIVATE_FDS.update((ready_fd, ring_fd))
+        outcome: list[Mapping[str, Described] | Failure] = []
+        self.watch(ready_fd, lambda _events: self._reloaded(ready_fd, outcome))
+        arguments = (self._modules(), outcome, ring_fd)
+        threading.Thread(target=_describe, args=arguments, name="describe", daemon=True).start()
+
+    def _reloaded(self, ready_fd: int, outcome: Sequence[Mapping[str, Described] | Failure]) -> None:
+        self.unwatch(ready_fd)
+        close_private(ready_fd)
+        described = outcome[0]
+        answer = described if isinstance(described, Failure) else self._take_described(described)
+        self.log.info("tools_reloaded", outcome=str(answer))
+        askers, self._reloading = self._reloading, {}
+        for envelope in askers.values():
+            self.reply(envelope, answer)
+
+    def _take_described(self, described: Mapping[str, Described]) -> Reloaded:
+        rows = self._settings.tool_limits
+        limited = {
+            module: found if isinstance(found, ModuleFault) else as_configured(found, rows)
+            for module, found in described.items()
+        }
+        changes = self._local.take(limited)
+        for module, reason in changes.faults.items():
+            self.log.error("tool_module_not_loaded", module=module, reason=reason)
+        return changes
+
+
+def _describe(modules: Sequence[str], outcome: list[Mapping[str, Described] | Failure], ring_fd: int) -> None:
+    try:
+        outcome.append(specs_in_a_process(modules))
+    except Exception as fault:  # the reload fails, with the reason; what was loaded stays
+        message = f"the tools were not loaded anew: {type(fault).__name__}: {fault}"
+        outcome.append(Failure(kind="reload_failed", message=message))
+    finally:
+        close_private(ring_fd)

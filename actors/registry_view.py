@@ -1,4 +1,4 @@
-"""A client's view of the registry: asked of the catalogue at each step, kept for when the catalogue is away.
+"""A client's view of the registry: asked of the catalogue at each step and call, kept for when the catalogue is away.
 
 It waits, bounded, for servers that are still at their first start when the conversation wants their tools.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callboard.actors.messages import GetRegistry, Registry
+from callboard.actors.messages import GetRegistry, Registry, RegistryUnchanged
 from callboard.actors.names import CATALOGUE
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Failure
 
 _ANSWER_S = 5.0
+_AT_START_S = 1.0
 _FIRST_START_S = 15.0
 _LOOK_AGAIN_S = 0.05
 
@@ -28,19 +29,29 @@ class RegistryView:
         """Ask what exists now and call ``then`` with it; ``wants(server)`` says whose first start is worth a wait."""
         give_up_at = self._host.now() + _FIRST_START_S
 
-        def look() -> None:
-            self._host.ask(CATALOGUE, GetRegistry(), answered, deadline_s=_ANSWER_S)
+        def seen(registry: Registry) -> None:
+            starting = any(r.state == "starting" and wants(r.server) for r in registry.servers.values())
+            if starting and self._host.now() < give_up_at:
+                self._host.after(_LOOK_AGAIN_S, lambda: self._look(seen, then, _ANSWER_S))
+            else:
+                then(registry)
 
-        def answered(answer: Registry | Failure) -> None:
+        self._look(seen, then, _ANSWER_S)
+
+    def look(self, then: Callable[[Registry], None]) -> None:
+        """Ask what exists right now, and wait for nothing but the catalogue, and that for a second at most."""
+        self._look(then, then, _AT_START_S)
+
+    def _look(
+        self, then: Callable[[Registry], None], otherwise: Callable[[Registry], None], deadline_s: float
+    ) -> None:
+        def answered(answer: Registry | RegistryUnchanged | Failure) -> None:
             if isinstance(answer, Failure):
                 self._host.log.warning("catalogue_away", reason=answer.message)
-                then(self.latest)
+                otherwise(self.latest)
                 return
-            self.latest = answer
-            starting = any(r.state == "starting" and wants(r.server) for r in answer.servers.values())
-            if starting and self._host.now() < give_up_at:
-                self._host.after(_LOOK_AGAIN_S, look)
-            else:
-                then(answer)
+            if isinstance(answer, Registry):
+                self.latest = answer
+            then(self.latest)
 
-        look()
+        self._host.ask(CATALOGUE, GetRegistry(known=self.latest.version), answered, deadline_s=deadline_s)

@@ -1,21 +1,22 @@
 """The model's JSON text becomes arguments, or a fault that says what to mend and where.
 
-Pure. It decides only whether arguments fit the schema; it never converts them and never runs a schema's
-regular expressions: they are written in another dialect, and a server could hang its caller with one. The
-tool checks its own patterns. Called by the turn machine before a call (FEATURES T9).
+Pure, and bounded whatever the schema: its owner may be a third party. It decides only whether arguments fit; it
+mends them only where the meaning is certain (blank text and ``null`` are no arguments), and never converts them.
+Called by the client before a call, by ``callboard.run`` and by whoever lets a person edit arguments (FEATURES T9).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
+
+from callboard.tools.json_schema.check import problems_of
+from callboard.tools.json_schema.problem import BrokenSchema, Path, Problem, TooMuchWork
 
 MAX_CHARS = 1024 * 1024
 MAX_DEPTH = 64
-_MAX_REFERENCES = 10_000
 _REPORTED_ERRORS = 5
 _MESSAGE_CHARS = 300
 
@@ -25,10 +26,6 @@ class ArgumentFault:
     """The arguments cannot be used; ``message`` is what the model reads."""
 
     message: str
-
-
-class _TooMuchWork(Exception):
-    """A schema's references lead to more work than any honest schema asks for."""
 
 
 def parse_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | ArgumentFault:
@@ -45,19 +42,23 @@ def parse_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any] | Ar
 
 def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> ArgumentFault | None:
     """Say what is wrong with ``arguments`` under ``schema`` (its ``$schema``, else 2020-12), or None."""
-    # jsonschema takes 70 ms and several MB to import: a client that only chats should not pay for it.
-    jsonschema: Any = import_module("jsonschema")
-    from referencing.exceptions import Unresolvable
-
     try:
-        found = list(_problems(_validator(jsonschema, schema), arguments))
-    except jsonschema.SchemaError as error:
-        return _broken_schema(f"{_pointer(error.absolute_path)}: {_short(error.message)}")
-    except Unresolvable as error:
-        return _broken_schema(f"a reference cannot be resolved: {_short(str(error))}")
-    except (_TooMuchWork, RecursionError):
-        return _broken_schema("its references lead round in circles")
+        found = problems_of(arguments, schema, _REPORTED_ERRORS + 1)
+    except BrokenSchema as fault:
+        return _uncheckable(f"the tool's own schema is broken ({_short(str(fault))})")
+    except TooMuchWork as fault:
+        return _uncheckable(f"checking them by the tool's own schema takes too long ({_short(str(fault))})")
     return ArgumentFault(_report(found)) if found else None
+
+
+def with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the arguments as the tool will see them: with the schema's defaults for what was left out at the top."""
+    properties = schema.get("properties")
+    declared = properties.items() if isinstance(properties, Mapping) else ()
+    defaults = {
+        name: part["default"] for name, part in declared if isinstance(part, Mapping) and "default" in part
+    }
+    return {**defaults, **arguments}
 
 
 def _parse(text: str) -> dict[str, Any] | ArgumentFault:
@@ -117,72 +118,20 @@ def _deeper_than(value: object, limit: int) -> bool:
     return True
 
 
-def _validator(jsonschema: Any, schema: Mapping[str, Any]) -> Any:
-    from referencing import Registry
-
-    draft = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    draft.check_schema(schema, format_checker=None)  # with the checker it would compile the patterns
-    own = jsonschema.validators.extend(draft, {**_without_patterns(draft), **_counted_references(draft)})
-    return own(schema, registry=Registry())  # the default registry fetches references from the network
+def _report(found: list[Problem]) -> str:
+    told = [f"{_pointer(problem.path)}: {_short(problem.message)}" for problem in found[:_REPORTED_ERRORS]]
+    more = ["…"] if len(found) > _REPORTED_ERRORS else []
+    return "the arguments do not fit the tool's schema: " + "; ".join([*told, *more])
 
 
-def _without_patterns(draft: Any) -> dict[str, Any]:
-    """Give the keywords that run regular expressions a meaning without them, the lenient one."""
-
-    def ignore(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        return iter(())
-
-    def additional(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-        if "patternProperties" not in schema:
-            yield from draft.VALIDATORS["additionalProperties"](validator, value, instance, schema)
-
-    changed = {"pattern": ignore, "patternProperties": ignore, "unevaluatedProperties": ignore}
-    return {**changed, "additionalProperties": additional}
-
-
-def _counted_references(draft: Any) -> dict[str, Any]:
-    """Bound the work: references that double at each level would otherwise take for ever."""
-    left = _MAX_REFERENCES
-
-    def counted(original: Any) -> Any:
-        def follow(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise _TooMuchWork
-            yield from original(validator, value, instance, schema) or ()
-
-        return follow
-
-    references = ("$ref", "$dynamicRef", "$recursiveRef")
-    return {name: counted(draft.VALIDATORS[name]) for name in references if name in draft.VALIDATORS}
-
-
-def _problems(validator: Any, arguments: Mapping[str, Any]) -> Iterator[str]:
-    for count, error in enumerate(validator.iter_errors(arguments)):
-        if count == _REPORTED_ERRORS:
-            yield "…"
-            return
-        advice = ""
-        if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
-            advice = f"; known are: {', '.join(error.schema.get('properties', {})) or 'none'}"
-        elif error.context:
-            advice = "; closest: " + " or ".join(_short(inner.message) for inner in error.context[:3])
-        yield f"{_pointer(error.absolute_path)}: {_short(error.message)}{_short(advice)}"
-
-
-def _report(problems: list[str]) -> str:
-    return "the arguments do not fit the tool's schema: " + "; ".join(problems)
-
-
-def _broken_schema(problem: str) -> ArgumentFault:
+def _uncheckable(why: str) -> ArgumentFault:
     return ArgumentFault(
-        f"the arguments cannot be checked, because the tool's own schema is broken ({problem}). "
+        f"the arguments cannot be checked, because {why}. "
         "Other arguments will not help: do without this tool, and say so."
     )
 
 
-def _pointer(path: Any) -> str:
+def _pointer(path: Path) -> str:
     return "at /" + "/".join(str(part) for part in path)
 
 

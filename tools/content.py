@@ -66,13 +66,23 @@ class Citation:
     retrieved_at: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a tool that is a generator yields to say how far it is; ``fraction`` is from 0 to 1 where it is known."""
+
+    text: str
+    fraction: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """The one outcome of one call.
 
     ``outcome`` is ``ok``, ``error`` (the tool or its arguments), ``deadline``, ``killed``, ``denied``,
     ``unavailable``, ``unknown`` (it may have run; it was not repeated) or ``cancelled``.
-    An error's text stands in ``content`` as the model will read it.
+    An error's text stands in ``content`` as the model will read it. ``output`` is what the tool printed, head and
+    tail; ``full`` is the whole text of a result whose ``content`` was cut. Neither is ever shown to a model, and no
+    tool sets them.
     """
 
     content: tuple[Block, ...] = ()
@@ -80,6 +90,8 @@ class ToolResult:
     outcome: str = "ok"
     citations: tuple[Citation, ...] = ()
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    output: str = ""
+    full: str | None = None
 
 
 def error_result(message: str, outcome: str = "error") -> ToolResult:
@@ -132,3 +144,32 @@ def citation_from_json(value: Mapping[str, JsonValue]) -> Citation:
     if unknown:
         raise ContentError(f"unknown citation fields {sorted(unknown)}")
     return Citation(**value)
+
+
+def result_to_json(result: ToolResult) -> dict[str, JsonValue]:
+    """Give the result's JSON form."""
+    return {
+        "content": [block_to_json(block) for block in result.content],
+        "is_error": result.is_error,
+        "outcome": result.outcome,
+        "citations": [citation_to_json(citation) for citation in result.citations],
+        "metadata": dict(result.metadata),
+        "output": result.output,
+        "full": result.full,
+    }
+
+
+def result_from_json(form: Mapping[str, JsonValue]) -> ToolResult:
+    """Read a result from its JSON form; raises ContentError, KeyError or TypeError on anything else."""
+    full, output = form.get("full"), form.get("output", "")
+    if not isinstance(full, str | None) or not isinstance(output, str):
+        raise ContentError("full and output must be text")
+    return ToolResult(
+        content=tuple(block_from_json(block) for block in form["content"]),
+        is_error=form["is_error"],
+        outcome=form["outcome"],
+        citations=tuple(citation_from_json(citation) for citation in form["citations"]),
+        metadata=form["metadata"],
+        output=output,
+        full=full,
+    )

@@ -6,9 +6,11 @@ users' modules, a worker loads the one function that a spec names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from callboard.tools.limits import EVERY_TOOL, ConfiguredLimits, Limits, tightened
 
 DEFAULT_DEADLINE_S = 300.0
 
@@ -30,9 +32,10 @@ class ToolSpec:
     ``name`` is what the model sees (at most 64 characters of ``[A-Za-z0-9_-]``); ``parameters`` is a JSON
     Schema of type object. A local tool has ``module`` (a dotted name, or an absolute path ending in ``.py``)
     and ``attribute``; an external one has ``server`` and ``remote_name``. ``digest`` changes whenever what
-    the model sees or the source file changes. ``deadline_s`` is in seconds, ``memory_mb`` in MiB above the
-    worker's own. ``trusted`` says whether the annotations may be acted on (running a call again after a
-    crash).
+    the model sees or the source file changes. ``deadline_s`` is in seconds, ``limits`` are a local tool's.
+    ``trusted`` says whether the annotations may be acted on (running a call again after a
+    crash). ``feature`` names the feature flag without which the tool is off, or is empty.
+    ``pinned``: a person approved of this version, so a worker runs no other.
     """
 
     name: str
@@ -40,13 +43,15 @@ class ToolSpec:
     parameters: Mapping[str, Any]
     annotations: Annotations = Annotations()
     deadline_s: float = DEFAULT_DEADLINE_S
-    memory_mb: int | None = None
+    limits: Limits = Limits()
     digest: str = ""
     module: str | None = None
     attribute: str | None = None
     server: str | None = None
     remote_name: str | None = None
     trusted: bool = True
+    feature: str = ""
+    pinned: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -69,3 +74,14 @@ class ToolContext:
     team: str = ""
     roles: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def as_configured(specs: Iterable[ToolSpec], rows: Mapping[str, ConfiguredLimits]) -> tuple[ToolSpec, ...]:
+    """Give local tools' specs with the operator's limits: the row of every tool (``*``), and the tool's own."""
+    limited = []
+    for spec in specs:
+        deadline_s, limits = tightened(
+            spec.deadline_s, spec.limits, (rows.get(EVERY_TOOL), rows.get(spec.name))
+        )
+        limited.append(replace(spec, deadline_s=deadline_s, limits=limits))
+    return tuple(limited)

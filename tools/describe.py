@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 from callboard.tools.contract import Annotations, ToolSpec
 from callboard.tools.errors import ModuleFault
 from callboard.tools.execute import describe
+from callboard.tools.limits import limits_from_json
 from callboard.tools.loader import specs_of
 
 LIMIT_S = 10.0
@@ -83,14 +84,14 @@ def spec_to_json(spec: ToolSpec) -> dict[str, Any]:
 
 def spec_from_json(form: Mapping[str, Any]) -> ToolSpec:
     """Read a spec from its JSON form, digest and all; raises TypeError, KeyError or ValueError on anything else."""
-    spec = ToolSpec(**{**form, "annotations": Annotations(**form["annotations"])})
+    limits = limits_from_json(form["limits"])
+    spec = ToolSpec(**{**form, "annotations": Annotations(**form["annotations"]), "limits": limits})
     flags = asdict(spec.annotations).values()
-    texts = (spec.name, spec.description, spec.digest, spec.module, spec.attribute)
-    numbers = (spec.deadline_s, 0 if spec.memory_mb is None else spec.memory_mb)
+    texts = (spec.name, spec.description, spec.digest, spec.module, spec.attribute, spec.feature)
     if not (
         all(isinstance(text, str) for text in texts)
         and all(isinstance(flag, bool) for flag in flags)
-        and all(isinstance(number, int | float) for number in numbers)
+        and isinstance(spec.deadline_s, int | float)
         and isinstance(spec.parameters, dict)
     ):
         raise ValueError(f"tool {spec.name!r} has a field of a wrong type: check its annotations and limits")

@@ -26,6 +26,7 @@ from callboard.tools.contract import ToolSpec
 from callboard.tools.decorator import FunctionTool, Tool, check_definition
 from callboard.tools.errors import ModuleFault, ToolDefinitionError
 from callboard.tools.execute import describe
+from callboard.tools.limits import limits_of
 
 _PRIVATE_PREFIX = "_callboard_tools_"
 
@@ -54,16 +55,23 @@ def specs_of(module_ref: str) -> tuple[ToolSpec, ...]:
 
 
 def load_tool(spec: ToolSpec) -> Tool:
-    """Import the module of a local tool, and no other, and give the tool; raises ModuleFault."""
+    """Import the module of a local tool, and no other, and give the tool; raises ModuleFault.
+
+    A pinned spec's tool must be the version that was described.
+    """
     if spec.module is None or spec.attribute is None:
         raise ModuleFault(spec.module or "", f"the tool {spec.name!r} is not a local one")
     module = load_module(spec.module)
     found = getattr(module, spec.attribute, None)
-    if _is_tool_class(found):
-        return _instance(found, spec.module)
-    if isinstance(found, Tool):
-        return found
-    raise ModuleFault(spec.module, f"no longer holds the tool {spec.attribute!r}: reload the tools")
+    tool = _instance(found, spec.module) if _is_tool_class(found) else found
+    if not isinstance(tool, Tool):
+        raise ModuleFault(spec.module, f"no longer holds the tool {spec.attribute!r}: reload the tools")
+    if spec.pinned and _spec_of(tool, spec.attribute, module, spec.module).digest != spec.digest:
+        raise ModuleFault(
+            spec.module,
+            f"the tool {spec.name!r} changed after it was approved: reload the tools, and ask again",
+        )
+    return tool
 
 
 def load_module(module_ref: str, *, afresh: bool = False) -> ModuleType:
@@ -179,9 +187,10 @@ def _spec_of(found: Tool, attribute: str, module: ModuleType, module_ref: str) -
         parameters=_plain_schema(found, module_ref),
         annotations=found.annotations,
         deadline_s=found.deadline_s,
-        memory_mb=found.memory_mb,
+        limits=limits_of(found),
         module=ref,
         attribute=attribute,
+        feature=found.feature,
     )
     return replace(spec, digest=_digest(spec, _source(home), module_ref))
 
@@ -215,7 +224,8 @@ def _digest(spec: ToolSpec, source: bytes, module_ref: str) -> str:
         "description": spec.description,
         "parameters": spec.parameters,
         "annotations": asdict(spec.annotations),
-        "limits": {"deadline_s": spec.deadline_s, "memory_mb": spec.memory_mb},
+        "feature": spec.feature,
+        "limits": {"deadline_s": spec.deadline_s, **asdict(spec.limits)},
     }
     try:
         canonical = json.dumps(seen, sort_keys=True, separators=(",", ":"))

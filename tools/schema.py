@@ -1,7 +1,7 @@
 """Tool specs in the form that OpenAI-compatible chat endpoints take.
 
 Pure. It decides the wire form of a tool and the order of a set; it never decides which tools a conversation
-may use. Called by the models and by the gateway.
+may use. Called by the models.
 """
 
 from __future__ import annotations

@@ -54,9 +54,11 @@ class CheckedSignature:
 
 
 def check_signature(
-    function: Callable[..., Any], label: str, descriptions: Mapping[str, str]
+    function: Callable[..., Any], label: str, descriptions: Mapping[str, str], *, described: bool = True
 ) -> CheckedSignature:
     """Make the schema of ``function``; ``label`` is how errors name it, ``descriptions`` go by parameter.
+
+    Not ``described``: it has no ``parameters``, which take longest.
 
     Raises ToolDefinitionError for ``*args``, ``**kwargs``, positional-only parameters, missing annotations
     and types that have no JSON Schema.
@@ -73,7 +75,8 @@ def check_signature(
         names[field] = parameter.name
         fields[field] = (hint, _field(parameter, hint, descriptions.get(parameter.name)))
     model = _model(fields, names, label)
-    return CheckedSignature(_schema(model, label), model, names, tuple(context_names))
+    parameters = _schema(model, label) if described else {}
+    return CheckedSignature(parameters, model, names, tuple(context_names))
 
 
 def preload() -> None:

@@ -1,20 +1,32 @@
-"""One decision per call, with a reason that the model can use."""
+"""One decision per call, layer by layer, with a reason that the model can use."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from callboard.tools.contract import ToolSpec
+from callboard.supervisor.envelope import Principal
+from callboard.tools.approval import ApprovalPolicy
+from callboard.tools.contract import Annotations, ToolSpec
 from callboard.tools.decision import (
     Allowed,
+    NeedsApproval,
     RefusalKind,
     Refused,
+    Rules,
+    Situation,
     Standing,
     decide,
     listing,
     match_patterns,
+    objection,
     unmatched_patterns,
+    visible,
 )
+from callboard.tools.features import Features, Flag
+from callboard.tools.permissions import Permissions, Rule
 
 REGISTRY = {
     name: ToolSpec(name=name, description=f"Does {name}.", parameters={"type": "object"})
@@ -22,10 +34,21 @@ REGISTRY = {
 }
 ENABLED = frozenset({"calculate", "broken", "gone"})
 UNAVAILABLE = {"broken": "its server is parked", "gone": "its server is starting"}
+HERE = Situation(registry=REGISTRY, enabled=ENABLED, unavailable=UNAVAILABLE)
+DELETE = ToolSpec(
+    name="delete", description="", parameters={}, annotations=Annotations(destructive=True), digest="d1"
+)
+ANN = Principal(user="ann", team="blue", roles=("writer",))
+
+
+def _with(rules: Rules, **changes: Any) -> Situation:
+    registry = {**REGISTRY, "delete": DELETE, "blue__x": replace(DELETE, name="blue__x", server="blue")}
+    changes = {"principal": ANN, "enabled": frozenset(registry), **changes}
+    return Situation(registry=registry, rules=rules, **changes)
 
 
 def test_an_enabled_registered_tool_is_allowed() -> None:
-    assert decide("calculate", REGISTRY, ENABLED, UNAVAILABLE) == Allowed(REGISTRY["calculate"])
+    assert decide("calculate", HERE) == Allowed(REGISTRY["calculate"], "permitted (by default)")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +62,7 @@ def test_an_enabled_registered_tool_is_allowed() -> None:
     ],
 )
 def test_a_refusal_says_why_and_what_can_be_used(name: str, kind: RefusalKind, words: list[str]) -> None:
-    refused = decide(name, REGISTRY, ENABLED, UNAVAILABLE)
+    refused = decide(name, HERE)
     assert isinstance(refused, Refused)
     assert refused.kind is kind
     assert all(word in refused.message for word in words), refused.message
@@ -47,7 +70,7 @@ def test_a_refusal_says_why_and_what_can_be_used(name: str, kind: RefusalKind, w
 
 
 def test_an_unavailable_tool_that_is_not_enabled_stays_hidden() -> None:
-    refused = decide("gone", REGISTRY, frozenset(), UNAVAILABLE)
+    refused = decide("gone", replace(HERE, enabled=frozenset()))
     assert isinstance(refused, Refused)
     assert refused.kind is RefusalKind.UNKNOWN
     assert "No tool is enabled" in refused.message
@@ -55,17 +78,93 @@ def test_an_unavailable_tool_that_is_not_enabled_stays_hidden() -> None:
 
 def test_a_refusal_stays_short_with_many_tools_and_a_long_name() -> None:
     many = {f"tool_{n}": REGISTRY["calculate"] for n in range(1000)}
-    refused = decide("x" * 10_000, many, frozenset(many), {})
+    refused = decide("x" * 10_000, Situation(registry=many, enabled=frozenset(many)))
     assert isinstance(refused, Refused)
     assert "960 more" in refused.message
     assert len(refused.message) < 2000
 
 
+@pytest.mark.parametrize(
+    ("rules", "changes", "kind"),
+    [
+        (
+            Rules(features=Features(flags={"beta": Flag(enabled=False, tools=("calculate",))})),
+            {},
+            "feature_off",
+        ),
+        (Rules(permissions=Permissions(rules=(Rule(effect="deny", users=("ann",)),))), {}, "not_permitted"),
+        (Rules(permissions=Permissions(default="deny")), {}, "not_permitted"),
+        (Rules(templates={"small": ("time__*",)}), {"template": "small"}, "not_in_template"),
+        (Rules(templates={"small": ("*",)}), {"template": "gone"}, "not_in_template"),
+        (Rules(), {"enabled": frozenset()}, "not_enabled"),
+        (Rules(), {"unavailable": {"calculate": "it is away"}}, "unavailable"),
+    ],
+)
+def test_each_layer_refuses_by_itself(rules: Rules, changes: dict[str, Any], kind: str) -> None:
+    refused = decide("calculate", _with(rules, **changes))
+    assert isinstance(refused, Refused)
+    assert refused.kind == kind
+
+
+def test_the_first_layer_that_objects_gives_the_reason() -> None:
+    rules = Rules(
+        features=Features(flags={"off": Flag(enabled=False, tools=("*",))}),
+        permissions=Permissions(default="deny"),
+        templates={"t": ()},
+    )
+    refused = decide("calculate", _with(rules, enabled=frozenset(), template="t"))
+    assert isinstance(refused, Refused)
+    assert refused.kind is RefusalKind.FEATURE_OFF
+
+
+def test_a_destructive_tool_waits_for_a_person_and_runs_by_the_approval() -> None:
+    here = _with(Rules(approval=ApprovalPolicy()))
+    waiting = decide("delete", here)
+    assert isinstance(waiting, NeedsApproval)
+    assert "destructive" in waiting.reason
+    allowed = decide("delete", here, {}, approved_by="ann")
+    assert isinstance(allowed, Allowed)
+    assert "approved by ann" in allowed.reason
+
+
+def test_an_approval_for_the_conversation_holds_for_that_version_of_the_tool_only() -> None:
+    rules = Rules(approval=ApprovalPolicy())
+    assert isinstance(decide("delete", _with(rules, approved=frozenset({("delete", "d1")}))), Allowed)
+    assert isinstance(decide("delete", _with(rules, approved=frozenset({("delete", "d0")}))), NeedsApproval)
+
+
+def test_an_approval_outweighs_no_other_layer() -> None:
+    denied = Rules(approval=ApprovalPolicy(), permissions=Permissions(default="deny"))
+    here = _with(denied, approved=frozenset({("delete", "d1")}))
+    assert isinstance(decide("delete", here, {}, approved_by="ann"), Refused)
+
+
+def test_the_tools_of_another_teams_server_do_not_exist() -> None:
+    rules = Rules(teams={"blue": ("blue",)})
+    mine, theirs = _with(rules), _with(rules, principal=Principal(user="ann", team="red"))
+    assert isinstance(decide("blue__x", mine), Allowed)
+    refused = decide("blue__x", theirs)
+    assert isinstance(refused, Refused)
+    assert refused.kind is RefusalKind.UNKNOWN
+    assert "blue__x" in visible(mine)
+    assert "blue__x" not in visible(theirs)
+    assert "blue__x" not in {row.name for row in listing(theirs)}
+    nobody = decide("nothing_of_the_kind", theirs)
+    assert isinstance(nobody, Refused)
+    assert "blue__x" not in nobody.message
+
+
+def test_what_could_never_be_used_here_cannot_be_enabled() -> None:
+    rules = Rules(
+        permissions=Permissions(rules=(Rule(effect="deny", tools=("delete",), reason="not yours"),))
+    )
+    assert "not yours" in str(objection("delete", _with(rules, enabled=frozenset())))
+    assert objection("calculate", _with(rules, enabled=frozenset())) is None
+    assert "no tool" in str(objection("nothing", _with(rules)))
+
+
 def test_the_listing_gives_each_tool_one_state_with_its_reason() -> None:
-    rows = [
-        (row.name, row.standing, row.in_enabled_set, row.reason)
-        for row in listing(REGISTRY, ENABLED, UNAVAILABLE)
-    ]
+    rows = [(row.name, row.standing, row.in_enabled_set, row.reason) for row in listing(HERE)]
     assert rows == [
         ("broken", Standing.DISABLED, True, "its server is parked"),
         ("calculate", Standing.ENABLED, True, ""),
@@ -73,6 +172,13 @@ def test_the_listing_gives_each_tool_one_state_with_its_reason() -> None:
         ("time__now", Standing.AVAILABLE, False, "not enabled in this conversation"),
         ("time__zones", Standing.AVAILABLE, False, "not enabled in this conversation"),
     ]
+
+
+def test_the_listing_tells_what_the_configuration_forbids() -> None:
+    rules = Rules(features=Features(flags={"beta": Flag(enabled=False, tools=("calculate",))}))
+    reasons = {row.name: (row.standing, row.reason) for row in listing(_with(rules))}
+    assert reasons["calculate"][0] is Standing.DISABLED
+    assert "'beta' is off" in reasons["calculate"][1]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_file_of_tools_is_described(tmp_path: Path) -> None:
     path = _write(tmp_path, TWO_TOOLS)
     add, shout = specs_of(path)
     assert (add.name, add.description, add.module, add.attribute) == ("add", "Add.", path, "add")
-    assert (add.deadline_s, add.memory_mb, add.annotations) == (2.0, 64, Annotations(read_only=True))
+    assert (add.deadline_s, add.limits.memory_mb, add.annotations) == (2.0, 64, Annotations(read_only=True))
     assert add.parameters["required"] == ["a", "b"]
     assert (shout.name, shout.description, shout.attribute) == ("shout", "Shout it.", "Shout")
     assert shout.repeatable
