@@ -41,6 +41,10 @@ class Arrivals:
         self.limit = limit
         self._waiting: OrderedDict[str, Arrival] = OrderedDict()
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def add(self, arrival: Arrival) -> bool:
         """Queue the message, or renew it where it waits already; False when the queue is full."""
         if arrival.turn_id not in self._waiting and len(self._waiting) >= self.limit:

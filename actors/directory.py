@@ -1,44 +1,66 @@
 """The directory: the front desk. It knows which conversation has a client, and nobody else holds a client's address.
 
-Mail for a conversation without a client waits here, bounded, while one is started; a client that is lost is started
-again when mail comes, or at once when its log has a turn without an ending. It never looks into a command.
+The shell of ``actors/directory_desk.py``, which decides. It has clients started and stopped by the conversations
+supervisor, watches their processes, and asks the journal which conversations were left with a turn under way. It
+never looks into a command.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from callboard.actors import names
-from callboard.actors.events import ConversationOpened
+from callboard.actors.directory_desk import Desks
+from callboard.actors.directory_terms import (
+    Answer,
+    Arrived,
+    ClientFailed,
+    ClientGone,
+    ClientStopped,
+    ClientUp,
+    Delete,
+    DeleteAsked,
+    Effect,
+    Event,
+    ExpectGone,
+    HandOver,
+    Key,
+    LeaveAsked,
+    LeaveOverdue,
+    LogDeleted,
+    Look,
+    Looked,
+    Revive,
+    Start,
+    Stop,
+    Unfinished,
+    Watch,
+)
 from callboard.actors.messages import (
+    DeleteConversation,
+    DeleteLog,
+    Delivery,
     DirectoryStatus,
+    Follow,
     GetStatus,
     GetUnfinished,
+    LeaveConversation,
     OpenConversation,
     ToConversation,
+    UnfinishedLog,
 )
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
 from callboard.supervisor.spec import ChildSpec
-from callboard.supervisor.supervisor import ChildAt, StartChild
+from callboard.supervisor.supervisor import ChildAt, StartChild, TerminateChild
 
 _START_S = 20.0
-_MAIL_LIMIT = 100
+_STOP_S = 10.0
+_JOURNAL_S = 20.0
+_LEAVE_LIMIT_S = 10.0
 _REVIVE_AFTER_S = 0.1
-
-
-@dataclass(slots=True)
-class _Desk:
-    """One conversation as the front desk sees it: its client's address, or the mail that waits for one."""
-
-    address: Any = None
-    starting: bool = False
-    create: ConversationOpened | None = None
-    mail: list[Envelope] = field(default_factory=list)
-    unwatch: Callable[[], None] | None = None
+_REVIVE_AGAIN_S = 3.0
 
 
 class DirectoryActor(Child):
@@ -47,98 +69,133 @@ class DirectoryActor(Child):
     def start(self) -> None:
         """Look for turns that were left open by a former life of the system."""
         self._client: ChildSpec = self.init.args["client"]
-        self._desks: dict[str, _Desk] = {}
+        self._desks = Desks(self.init.incarnation)
+        self._revival_due = True
         self.then_continue(self._revive)
 
     def handle(self, envelope: Envelope) -> None:
-        """Open a conversation, hand mail to one, or say how many there are."""
+        """Open a conversation, hand mail to one, let a client go, delete one, or say how many there are."""
+        team = envelope.principal.team if envelope.principal is not None else ""
         match envelope.body:
-            case OpenConversation(opened=opened, must_exist=must_exist):
-                self._hand_over(opened.conversation_id, envelope, None if must_exist else opened)
-            case ToConversation(conversation_id=conversation):
-                self._hand_over(conversation, envelope, None)
             case GetStatus():
-                active = sum(1 for desk in self._desks.values() if desk.address is not None)
-                self.reply(envelope, DirectoryStatus(conversations=active))
+                self.reply(envelope, DirectoryStatus(conversations=self._desks.active))
+            case OpenConversation(opened=opened, must_exist=must_exist):
+                key, create = (team, opened.conversation_id), None if must_exist else opened
+                if opened.team != team:
+                    message = f"a conversation of team {opened.team!r} was asked for in the name of {team!r}"
+                    self.reply(envelope, Failure(kind="not_found", message=message, origin=self.init.id))
+                elif self._is_good(envelope, key):
+                    self._take(Arrived(key=key, letter=envelope, create=create))
+            case ToConversation(conversation_id=conversation, command=command):
+                key, wakes = (team, conversation), not isinstance(command, Follow) or command.wakes
+                if self._is_good(envelope, key):
+                    self._take(Arrived(key=key, letter=envelope, wakes=wakes))
+            case DeleteConversation(conversation_id=conversation):
+                if self._is_good(envelope, (team, conversation)):
+                    self._take(DeleteAsked((team, conversation), envelope))
+            case LeaveConversation() as leave:
+                self._take(_leave_asked(leave, envelope))
 
-    # ------------------------------------------------------------ mail
-    def _hand_over(self, conversation: str, envelope: Envelope, create: ConversationOpened | None) -> None:
-        if not names.is_conversation_id(conversation):
-            message = f"a conversation id is 1 to 64 characters of A-Z a-z 0-9 _ -, got {conversation!r}"
-            self.reply(envelope, Failure(kind="bad_id", message=message, origin=self.init.id))
-            return
-        desk = self._desks.setdefault(conversation, _Desk())
-        desk.create = desk.create or create
-        if desk.address is not None:
-            self._deliver(desk, envelope)
-            return
-        self._keep(desk, envelope)
-        self._start_client(conversation, desk)
+    def _is_good(self, envelope: Envelope, key: Key) -> bool:
+        if names.is_conversation_id(key[1]):
+            return True
+        message = f"a conversation id is 1 to 64 characters of A-Z a-z 0-9 _ -, got {key[1]!r}"
+        self.reply(envelope, Failure(kind="bad_id", message=message, origin=self.init.id))
+        return False
 
-    def _keep(self, desk: _Desk, envelope: Envelope) -> None:
-        """Hold the mail; the same request again takes the place of the first."""
-        desk.mail = [kept for kept in desk.mail if kept.request_id != envelope.request_id]
-        if len(desk.mail) >= _MAIL_LIMIT:
-            full = Failure(
-                kind="overloaded", message="too much mail waits for this conversation", retryable=True
-            )
-            self.reply(envelope, full)
-            return
-        desk.mail.append(envelope)
+    # ------------------------------------------------------------ effects
+    def _take(self, event: Event) -> None:
+        for effect in self._desks.handle(event):
+            self._perform(effect)
 
-    def _deliver(self, desk: _Desk, envelope: Envelope) -> None:
-        body = envelope.body
-        command = body.command if isinstance(body, ToConversation) else body
-        self.send(desk.address, dataclasses.replace(envelope, body=command))
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case HandOver(address, letter, mark):
+                body = letter.body
+                command = body.command if isinstance(body, ToConversation) else body
+                self.send(address, dataclasses.replace(letter, body=Delivery(mark=mark, command=command)))
+            case Answer(letter, body):
+                self.reply(letter, body)
+            case Start():
+                self._start_client(effect)
+            case Watch(key, incarnation, pid):
+                self.monitor(pid, lambda: self._take(ClientGone(key, incarnation)))
+            case ExpectGone(key, incarnation):
+                self.after(_LEAVE_LIMIT_S, lambda: self._take(LeaveOverdue(key, incarnation)))
+            case Look(key, letter):
+                found = self.table.find(f"{names.CONVERSATIONS}.{_name(key)}")
+                self.then_continue(lambda: self._take(Looked(key, letter, found is not None)))
+            case Revive():
+                self._revive_in(_REVIVE_AFTER_S)
+            case Stop(key):
+                self._stop_client(key)
+            case Delete((team, conversation) as key):
+                delete = DeleteLog(conversation_id=conversation, team=team)
+                self.ask(
+                    names.JOURNAL,
+                    delete,
+                    lambda answer: self._take(LogDeleted(key, answer)),
+                    deadline_s=_JOURNAL_S,
+                    retry_s=_JOURNAL_S,
+                )
 
-    # ------------------------------------------------------------ clients
-    def _start_client(self, conversation: str, desk: _Desk) -> None:
-        if desk.starting:
-            return
-        desk.starting = True
-        args = {**self._client.args, "conversation_id": conversation, "create": desk.create}
-        spec = dataclasses.replace(self._client, id=conversation, args=args)
+    def _start_client(self, start: Start) -> None:
+        (team, conversation), name = start.key, _name(start.key)
+        own = {"conversation_id": conversation, "team": team, "create": start.create}
+        spec = dataclasses.replace(self._client, id=name, args={**self._client.args, **own})
 
         def answered(answer: Any) -> None:
-            self._client_is(conversation, desk, answer)
+            match answer:
+                case ChildAt():
+                    up = ClientUp(
+                        key=start.key, address=answer.address, pid=answer.pid, incarnation=answer.incarnation
+                    )
+                    self._take(up)
+                case Failure():
+                    self._take(ClientFailed(start.key, answer))
+                case _:
+                    failure = Failure(kind="start_failed", message=f"{name} was not started: {answer}")
+                    self._take(ClientFailed(start.key, failure))
 
         self.ask(names.CONVERSATIONS, StartChild(spec), answered, deadline_s=_START_S)
 
-    def _client_is(self, conversation: str, desk: _Desk, answer: ChildAt | Failure) -> None:
-        desk.starting = False
-        mail, desk.mail = desk.mail, []
-        if isinstance(answer, Failure):
-            del self._desks[conversation]
-            failure = answer
-            for kind in ("not_found", "unreadable", "storage"):
-                if f"{kind}: " in answer.message:
-                    failure = Failure(kind=kind, message=answer.message.partition(f"{kind}: ")[2])
-            for envelope in mail:
-                self.reply(envelope, failure)
-            return
-        desk.address = answer.address
-        desk.unwatch = self.monitor(answer.pid, lambda: self._client_lost(conversation, desk))
-        for envelope in mail:
-            self._deliver(desk, envelope)
+    def _stop_client(self, key: Key) -> None:
+        def answered(answer: Any) -> None:
+            failed = isinstance(answer, Failure) and answer.kind != "not_found"
+            self._take(ClientStopped(key, answer if failed else None))
 
-    def _client_lost(self, conversation: str, desk: _Desk) -> None:
-        desk.address = None
-        if desk.mail:
-            self._start_client(conversation, desk)
-        elif self._desks.get(conversation) is desk:
-            del self._desks[conversation]
-        self.after(_REVIVE_AFTER_S, self._revive)
+        self.ask(names.CONVERSATIONS, TerminateChild(_name(key)), answered, deadline_s=_STOP_S)
+
+    # ------------------------------------------------------------ unfinished turns
+    def _revive_in(self, delay_s: float) -> None:
+        if not self._revival_due:
+            self._revival_due = True
+            self.after(delay_s, self._revive)
 
     def _revive(self) -> None:
-        """Start a client for each conversation whose log has a turn without an ending."""
+        """Have a client started for each conversation whose log has a turn without an ending."""
+        self._revival_due = False
 
-        def answered(answer: tuple[str, ...] | Failure) -> None:
+        def answered(answer: tuple[UnfinishedLog, ...] | Failure) -> None:
             if isinstance(answer, Failure):
                 self.log.warning("unfinished_unknown", reason=answer.message)
+                self._revive_in(_REVIVE_AGAIN_S)
                 return
-            for conversation in answer:
-                desk = self._desks.setdefault(conversation, _Desk())
-                if desk.address is None:
-                    self._start_client(conversation, desk)
+            self._take(Unfinished(tuple((log.team, log.conversation_id) for log in answer)))
 
-        self.ask(names.JOURNAL, GetUnfinished(), answered, deadline_s=_START_S)
+        self.ask(names.JOURNAL, GetUnfinished(), answered, deadline_s=_JOURNAL_S)
+
+
+def _name(key: Key) -> str:
+    team, conversation = key
+    return names.client_actor(conversation, team)
+
+
+def _leave_asked(leave: LeaveConversation, envelope: Envelope) -> LeaveAsked:
+    return LeaveAsked(
+        key=(leave.team, leave.conversation_id),
+        letter=envelope,
+        incarnation=leave.incarnation,
+        pid=leave.pid,
+        mark=leave.mark,
+    )

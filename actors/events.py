@@ -79,15 +79,59 @@ class TurnStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResumed(Event):
-    """A client took the turn up again after its former one was lost."""
+    """A client took the turn up again after its former one was lost.
+
+    Text that was streamed since the last StepFinished does not count.
+    """
 
     turn_id: str
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInterrupted(Event):
+    """The system was stopped on purpose while the turn ran: no loss that counts against the turn."""
+
+    turn_id: str
+    reason: str = "shutdown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSuspended(Event):
+    """The turn waits for a person's decisions and for nothing else; its clock stands still."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnContinued(Event):
+    """The suspended turn goes on, or is about to end."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextTrimmed(Event):
+    """The step's request did without a part of the history, which did not fit ``limit`` tokens.
+
+    ``left_out_items`` were left out whole; ``cut_results`` tool results lost their middle; both make up
+    ``left_out_tokens``.
+    """
+
+    turn_id: str
+    step: int
+    left_out_items: int
+    left_out_tokens: int
+    cut_results: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished(Event):
-    """The model replied: with text, with calls, or both."""
+    """The model replied: with text, with calls, or both.
+
+    ``repeated`` names the tools that it has now called with the same arguments in several steps in a row.
+    """
 
     turn_id: str
     step: int
@@ -95,21 +139,60 @@ class StepFinished(Event):
     calls: tuple[FunctionCall, ...] = ()
     usage: Usage = Usage()
     model: str = ""
+    repeated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallStarted(Event):
-    """The decision fell to run the call; durable before any effect."""
+class ApprovalRequested(Event):
+    """A call waits for a person. ``digest`` is what an approval is bound to, ``reason`` why one is asked."""
 
     turn_id: str
     call_id: str
     tool: str
     arguments: Any = None
+    digest: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided(Event):
+    """A person decided on the call, once and for all. ``arguments``: what is to run instead of those asked for."""
+
+    turn_id: str
+    call_id: str
+    approved: bool
+    arguments: Any = None
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolApproved(Event):
+    """A person approved of this version (a digest) of the tool for the whole conversation."""
+
+    tool: str
+    version: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted(Event):
+    """The decision fell to run the call; durable before any effect. ``decision`` says why it may run."""
+
+    turn_id: str
+    call_id: str
+    tool: str
+    arguments: Any = None
+    decision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFinished(Event):
-    """The call's one result. ``duration_s`` is in seconds; ``outcome`` as in ToolResult."""
+    """The call's one result. ``duration_s`` is in seconds; ``outcome`` as in ToolResult.
+
+    ``decision`` says, of a call that did not run, which rule refused it. No model sees ``output`` (what a local
+    tool printed) and ``full`` (the whole text where ``content`` was cut).
+    """
 
     turn_id: str
     call_id: str
@@ -119,6 +202,9 @@ class ToolCallFinished(Event):
     content: tuple[Block, ...] = ()
     citations: tuple[Citation, ...] = ()
     duration_s: float = 0.0
+    decision: str = ""
+    output: str = ""
+    full: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +258,25 @@ class ToolDisabled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolConfigured(Event):
+    """The tool's settings in this conversation: these over the configuration's; None takes them back."""
+
+    tool: str
+    settings: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationClosed(Event):
     """The conversation takes no more turns."""
 
     reason: str = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRepaired(Event):
+    """An imported log was made whole; each of ``repairs`` is a sentence that says what was changed."""
+
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,18 +299,36 @@ class TextDiscarded(Event):
     reason: str
 
 
-def type_name(event_class: type[Event]) -> str:
-    """Give the snake-case name of an event class."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", event_class.__name__).lower()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(Event):
+    """Live: how far a call is. ``fraction`` is from 0 to 1 where the tool says it."""
+
+    logged: ClassVar[bool] = False
+
+    turn_id: str
+    call_id: str
+    text: str
+    fraction: float | None = None
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 _CLASSES: dict[str, type[Event]] = {
-    type_name(c): c
+    _snake_case(c.__name__): c
     for c in (
         ConversationOpened,
         TurnStarted,
         TurnResumed,
+        TurnInterrupted,
+        TurnSuspended,
+        TurnContinued,
+        ContextTrimmed,
         StepFinished,
+        ApprovalRequested,
+        ApprovalDecided,
+        ToolApproved,
         ToolCallStarted,
         ToolCallFinished,
         TurnAnswered,
@@ -217,19 +336,31 @@ _CLASSES: dict[str, type[Event]] = {
         TurnCancelled,
         ToolEnabled,
         ToolDisabled,
+        ToolConfigured,
         ConversationClosed,
+        HistoryRepaired,
         TextDelta,
         TextDiscarded,
+        ToolProgress,
     )
 }
+
+_NAMES = {c: name for name, c in _CLASSES.items()}
+_OWN_FIELDS = {
+    c: tuple(f.name for f in dataclasses.fields(c) if f.name not in ("seq", "at")) for c in _CLASSES.values()
+}
+
+
+def type_name(event_class: type[Event]) -> str:
+    """Give the snake-case name of an event class."""
+    return _NAMES[event_class]
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """Give the event's JSON form: ``seq``, ``type``, ``at`` and the event's own fields."""
     form: dict[str, Any] = {"seq": event.seq, "type": event.type, "at": event.at}
-    for field in dataclasses.fields(event):
-        if field.name not in form:
-            form[field.name] = _to_json(field.name, getattr(event, field.name))
+    for name in _OWN_FIELDS[type(event)]:
+        form[name] = _to_json(name, getattr(event, name))
     return form
 
 
@@ -238,7 +369,7 @@ def event_from_json(form: Mapping[str, Any]) -> Event:
     event_class = _CLASSES.get(str(form.get("type")))
     if event_class is None:
         raise EventError(f"unknown event type {form.get('type')!r}")
-    names = {field.name for field in dataclasses.fields(event_class)}
+    names = event_class.__dataclass_fields__
     try:
         return event_class(**{n: _from_json(n, v) for n, v in form.items() if n in names})
     except (TypeError, ValueError, KeyError) as fault:
@@ -246,6 +377,8 @@ def event_from_json(form: Mapping[str, Any]) -> Event:
 
 
 def _to_json(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
     match name, value:
         case "content", tuple():
             return [block_to_json(block) for block in value]
@@ -261,6 +394,8 @@ def _to_json(name: str, value: Any) -> Any:
 
 
 def _from_json(name: str, value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        return value
     match name, value:
         case "content", list():
             return tuple(block_from_json(block) for block in value)
@@ -272,6 +407,6 @@ def _from_json(name: str, value: Any) -> Any:
             return Usage(**value)
         case "owner", dict():
             return Owner(**value)
-        case (("roles" | "enabled"), list()):
+        case (("roles" | "enabled" | "repairs" | "repeated"), list()):
             return tuple(value)
     return value

@@ -19,6 +19,7 @@ from callboard.supervisor.envelope import Envelope
 from callboard.supervisor.timers import Timer
 from callboard.tools.content import ToolResult, error_result
 from callboard.tools.contract import ToolSpec
+from callboard.tools.definitions import screened
 from callboard.transports.errors import TransportError
 from callboard.transports.mcp_effects import (
     CallFailed,
@@ -171,8 +172,11 @@ class ExternalServerActor(Child):
 
     def _now_ready(self, tools: Any) -> None:
         server = self._server
+        fit = screened(tools)
+        for flag in fit.flags:
+            self.log.warning("tool_definition_flagged", server=server.name, flag=flag)
         self._specs = specs_of_server(
-            server.name, tools, call_deadline_s=server.call_deadline_s, trusted=server.trust_annotations
+            server.name, fit.tools, call_deadline_s=server.call_deadline_s, trusted=server.trust_annotations
         )
         self._state, self._error = "ready", ""
         self.log.info("server_ready", server=server.name, protocol=self._protocol, tools=len(self._specs))

@@ -22,13 +22,11 @@ from callboard.tools.content import (
 from callboard.tools.contract import Annotations, ToolSpec
 from callboard.tools.names import expose
 
-MAX_DESCRIPTION = 4096
-
 
 def specs_of_server(
     server: str, tools: Sequence[Mapping[str, Any]], *, call_deadline_s: float, trusted: bool
 ) -> tuple[ToolSpec, ...]:
-    """Make the specs of a server's tools, under the names that the model sees."""
+    """Make the specs of a server's tools, which have been screened, under the names that the model sees."""
     names = expose((server, str(tool["name"])) for tool in tools)
     return tuple(
         ToolSpec(
@@ -70,7 +68,7 @@ def _block(item: Mapping[str, Any]) -> Block:
 
 
 def _description(tool: Mapping[str, Any]) -> str:
-    return str(tool.get("description") or tool.get("title") or "")[:MAX_DESCRIPTION]
+    return str(tool.get("description") or tool.get("title") or "")
 
 
 def _annotations(hints: Any) -> Annotations:

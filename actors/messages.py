@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from callboard.actors.chat_model import ModelReply
+from callboard.actors.context_window import ContextPolicy, LeftOut
 from callboard.actors.events import ConversationOpened, Event
 from callboard.actors.items import Item
+from callboard.actors.limits_core import EndpointState, Outcome
 from callboard.tools.content import ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "parked", "failed"]
+Mark: TypeAlias = tuple[int, int]
+"""The directory's incarnation, and how many letters this life of it has handed over."""
 
 
 # ------------------------------------------------------------------ to the directory
@@ -42,6 +46,39 @@ class ToConversation:
     command: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConversation:
+    """Stop the conversation's client, if it has one, and delete its log. Answer: True or a Failure (``not_found``)."""
+
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveConversation:
+    """An idle client asks to leave; ``mark`` is that of the last letter it was handed, ``pid`` is its own.
+
+    Again: the same answer, unless mail was handed over meanwhile. Answer: MayLeave or StayHere.
+    """
+
+    conversation_id: str
+    team: str
+    incarnation: int
+    pid: int
+    mark: Mark | None
+
+
+@dataclass(frozen=True, slots=True)
+class MayLeave:
+    """Nothing was handed over since; what comes now is kept for the client's successor."""
+
+
+@dataclass(frozen=True, slots=True)
+class StayHere:
+    """Mail is on its way; ``mark`` is that of the last one handed over, None for none."""
+
+    mark: Mark | None
+
+
 @dataclass(frozen=True, slots=True)
 class GetStatus:
     """How many conversations are active. Answer: DirectoryStatus."""
@@ -56,24 +93,54 @@ class DirectoryStatus:
 
 # ------------------------------------------------------------------ to a client
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A caller's command, handed over by the directory in the caller's envelope; no two have the same ``mark``."""
+
+    mark: Mark
+    command: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """Take a turn; the request id is the turn's id, and again means: the same turn, news after ``after``.
 
     Answers: many News, the last with the terminal event; or a Failure when it is not accepted. ``after`` is the last
-    sequence number the caller has seen of this turn, 0 for none.
+    sequence number the caller has seen of this turn, 0 for none; ``heard`` the number of the last News it has.
     """
 
     text: str
     after: int = 0
+    heard: int = 0
     deadline_s: float | None = None
     tool_deadline_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follow:
+    """Send the conversation's events after number ``after`` as they come. Again: a sign of life, and how far it got.
+
+    Answers: many News; or a Failure. ``heard`` is the number of the last News that came. ``wakes`` False: the caller
+    was told that the client was about to leave, and nothing happens in a conversation that has none.
+    """
+
+    after: int = 0
+    heard: int = 0
+    wakes: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events for a subscriber, in order. Empty: the turn is known and under way (or waits for its turn)."""
+    """Events for a reader, in order; empty: a sign of life. ``number`` counts what this life of the client sent it.
+
+    ``upto`` is the number of the last logged event that it was sent, with this or before.
+    ``state``: ``active`` (a turn is under way or waits), ``idle`` (none, and these are the last events so far), or
+    ``resting`` (idle, and the conversation has no client now).
+    """
 
     events: tuple[Event, ...] = ()
+    number: int = 0
+    upto: int = 0
+    state: Literal["active", "idle", "resting"] = "active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +163,17 @@ class DisableTool:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigureTool:
+    """Give the tool settings in this conversation, over the configuration's; None takes them back.
+
+    Again: harmless. Answer: True or a Failure (``no_such_tool``, ``bad_request``).
+    """
+
+    tool: str
+    settings: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
 class GetTools:
     """What the conversation may use. Answer: a tuple of ToolState."""
 
@@ -107,6 +185,26 @@ class ToolState:
     spec: ToolSpec
     state: Literal["enabled", "available", "disabled"]
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideCall:
+    """A person decides on a call that waits. ``arguments``: what is to run instead; ``scope``: this call or all of it.
+
+    Answer: True once the decision is durable, or a Failure (``not_waiting``, ``bad_arguments``, ``tool_changed``).
+    Again, under one request id: harmless.
+    """
+
+    call_id: str
+    approved: bool
+    arguments: Mapping[str, Any] | None = None
+    scope: Literal["once", "conversation"] = "once"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetApprovals:
+    """Which calls wait for a person. Answer: a tuple of ApprovalRequested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +229,7 @@ class CloseConversation:
 
 
 # ------------------------------------------------------------------ to the journal
+# A conversation's id counts within its team: what is another team's is not there.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
     """Become the owner of a conversation's log; ``create`` is its first event when it may be new.
@@ -139,6 +238,7 @@ class OpenLog:
     """
 
     conversation_id: str
+    team: str
     create: ConversationOpened | None = None
 
 
@@ -156,19 +256,127 @@ class AppendEvents:
     """Append events that carry their ``seq``. Again: harmless. Answer (once durable): the last seq, or a Failure."""
 
     conversation_id: str
+    team: str
     epoch: int
     events: tuple[Event, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GetUnfinished:
-    """Which conversations have a turn without an ending. Answer: a tuple of conversation ids."""
+    """Which conversations have a turn without an ending. Answer: a tuple of UnfinishedLog."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedLog:
+    """A conversation that is to be revived."""
+
+    conversation_id: str
+    team: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLog:
+    """Read a log without owning it: at most ``limit`` events after ``after``. Answer: History or a Failure."""
+
+    conversation_id: str
+    team: str
+    after: int = 0
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListLogs:
+    """A team's conversations, the last changed first; ``before`` is the last one's ``cursor``. Answer: LogList."""
+
+    team: str
+    user: str | None = None
+    limit: int = 100
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSummary:
+    """One conversation in a list. Times are ISO 8601 in UTC; ``title`` is the start of the first user message."""
+
+    conversation_id: str
+    team: str
+    user: str
+    template: str
+    created_at: str
+    updated_at: str
+    events: int
+    turns: int
+    title: str
+    state: Literal["open", "closed", "unfinished", "suspended"]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogList:
+    """A page of conversations; ``more`` when there are older ones."""
+
+    conversations: tuple[ConversationSummary, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteLog:
+    """Delete a log with all that only it needs. Again: ``not_found``. Answer: True or a Failure."""
+
+    conversation_id: str
+    team: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportLog:
+    """Write a whole log, numbered from 1 on. Answer: its last seq, or a Failure (``conflict``: it exists)."""
+
+    conversation_id: str
+    team: str
+    events: tuple[Event, ...]
 
 
 # ------------------------------------------------------------------ to the catalogue
 @dataclass(frozen=True, slots=True)
 class GetRegistry:
-    """What exists. Answer: Registry."""
+    """What exists. Answer: Registry, or RegistryUnchanged where ``known`` is still its version."""
+
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryUnchanged:
+    """The registry is the one that the asker knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadTools:
+    """Describe all tool modules anew; one that cannot be keeps the tools that it had. Answer: Reloaded or a Failure.
+
+    Again, while it runs: the same reload.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What a reload changed, as names of tools; ``faults`` are the modules that could not be loaded, and why."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchFeature:
+    """Switch a feature flag for a team, ``""`` for all; ``enabled`` None: as configured. Again: harmless.
+
+    Answer: True once it is written down, or a Failure.
+    """
+
+    name: str
+    team: str = ""
+    enabled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +394,15 @@ class ServerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """All tools by exposed name, the reports of the servers, and the modules that could not be loaded."""
+    """All tools by exposed name, the reports of the servers, the modules that could not be loaded, and the feature
+    flags as switched at run time, by (flag, team). ``version`` changes whenever any of it does.
+    """
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
     servers: Mapping[str, ServerReport] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
+    switches: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    version: str = ""
 
     def unavailable(self) -> dict[str, str]:
         """Give the tools that cannot be called now, each with the reason."""
@@ -209,11 +421,15 @@ class Registry:
 class Chat:
     """Ask the model for one reply. Again, while it runs: ignored; once done: the same answer.
 
-    ModelText notices come on the way; the answer is a ModelReply or a ModelFault.
+    ModelText notices come on the way; the answer is a ChatDone or a ModelFault. ``policy`` is what to do when the
+    items do not fit the model's context window; the present turn begins at the index ``turn_at`` (None: at the last
+    user message).
     """
 
     items: tuple[Item, ...]
     tools: tuple[ToolSpec, ...]
+    turn_at: int | None = None
+    policy: ContextPolicy = "trim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +457,15 @@ class ModelFault:
     retry_after_s: float | None = None
 
 
-ChatAnswer: TypeAlias = ModelReply | ModelFault
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatDone:
+    """The model's reply, and what its request had to do without, if anything."""
+
+    reply: ModelReply
+    left_out: LeftOut | None = None
+
+
+ChatAnswer: TypeAlias = ChatDone | ModelFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +479,36 @@ class EmbeddedAt:
 
     base_url: str
     api_key: str
+
+
+# ------------------------------------------------------------------ to the limits actor
+@dataclass(frozen=True, slots=True)
+class JoinLimits:
+    """Tell this member from now on. Again: harmless. Answer: LimitsAre, and LimitsAre notices at each change."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsAre:
+    """What is known of endpoints, by their key; the instants in the states are seconds from now."""
+
+    states: Mapping[str, EndpointState]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcome:
+    """What came of a call to an endpoint. No answer."""
+
+    endpoint: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProbe:
+    """May one call try an endpoint whose breaker is half-open? Not to be sent again. Answer: True or False."""
+
+    endpoint: str
 
 
 # ------------------------------------------------------------------ calls
@@ -276,11 +530,12 @@ class CancelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a tool worker is started with: one call."""
+    """What a tool worker is started with: one call, and the seconds that it may take."""
 
     spec: ToolSpec
     arguments: Mapping[str, Any]
     context: ToolContext
+    deadline_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,3 +544,32 @@ class Worked:
 
     worker: str
     result: ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """Notice from a worker (by its id): how far its call is. ``fraction`` is from 0 to 1, or None."""
+
+    worker: str
+    text: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTool:
+    """To the caller: run one tool for a person, outside any conversation. Again: the same answer.
+
+    ``arguments`` is JSON text. Answer: ToolRan, or a Failure (``no_such_tool``).
+    """
+
+    tool: str
+    arguments: str
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRan:
+    """What came of a RunTool; ``duration_s`` is in seconds, 0 where the call was refused."""
+
+    result: ToolResult
+    duration_s: float

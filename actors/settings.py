@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from callboard.tools.decision import Rules
+from callboard.tools.limits import ConfiguredLimits
 
 EMBEDDED_START_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Which endpoint. ``kind`` ``embedded``: the local model, whose address is asked of its owner."""
+    """Which model. ``kind`` ``embedded``: the local model, whose address is asked of its owner; ``custom``: a class
+    of the user's own, ``custom_class``, made with ``options``.
 
-    kind: Literal["endpoint", "embedded"]
+    ``context_tokens``: the window, request and answer together, of which ``reserve_tokens`` are kept for the answer.
+    """
+
+    kind: Literal["endpoint", "embedded", "custom"]
     name: str
     base_url: str = ""
     api_key: str = field(default="", repr=False)
@@ -21,7 +28,18 @@ class ModelSettings:
     connect_s: float = 5.0
     first_token_s: float = 60.0
     between_tokens_s: float = 60.0
+    total_s: float = 600.0
+    stream: bool = True
+    vision: bool = False
+    context_tokens: int | None = None
+    reserve_tokens: int = 1024
+    custom_class: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     weights: str = ""
+
+    def at(self, base_url: str, api_key: str) -> ModelSettings:
+        """Give the settings with an address."""
+        return replace(self, base_url=base_url, api_key=api_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +51,10 @@ class TemplateSettings:
     max_steps: int = 10
     on_cap: Literal["answer", "return"] = "answer"
     turn_deadline_s: float | None = None
+    step_deadline_s: float | None = None
+    max_turn_calls: int = 256
     tool_deadline_s: float | None = None
+    context_policy: Literal["error", "trim"] = "trim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +72,39 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The whole system's settings."""
+    """The whole system's settings.
+
+    ``storage_url`` is the journal's database, empty for a file in ``state_dir``; ``journal_wrapper`` ("module:callable")
+    wraps its store, for tests of faults, and comes from no configuration file. A conversation that rested for
+    ``retention_s`` (its team's in ``team_retention_s``, where that is set) is deleted; None keeps it for ever.
+    ``tool_packages`` are patterns over entry points; ``rules`` say who may use which tool.
+    The client of a conversation in which nothing happened for ``idle_after_s`` leaves until the next message.
+    """
 
     runtime_dir: str
     state_dir: str
     model: ModelSettings
     model_actors: int = 2
     tool_modules: tuple[str, ...] = ()
+    tool_packages: tuple[str, ...] = ()
+    rules: Rules = Rules()
     tool_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tool_limits: Mapping[str, ConfiguredLimits] = field(default_factory=dict)
     templates: Mapping[str, TemplateSettings] = field(default_factory=dict)
     servers: tuple[ServerSettings, ...] = ()
+    storage_url: str = field(default="", repr=False)
+    journal_wrapper: str = ""
+    retention_s: float | None = None
+    team_retention_s: Mapping[str, float] = field(default_factory=dict)
     max_conversations: int = 1000
+    idle_after_s: float = 600.0
     workers_per_step: int = 16
+
+    def without_secrets(self) -> Settings:
+        """Give the settings of actors that need no key: the clients, and the directory that starts them."""
+        return replace(
+            self,
+            model=replace(self.model, api_key="", options={}),
+            servers=tuple(replace(server, env={}) for server in self.servers),
+            storage_url="",
+        )

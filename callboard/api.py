@@ -1,4 +1,4 @@
-"""The Python API: ``connect`` to a system, open conversations, ask. From any process of the same user.
+"""The Python API: ``connect`` to a system, open conversations, list and delete them. From any process of the same user.
 
 Nothing of the embedding process is forked or hooked: a private system is started by exec, with a lease that ends it
 when its owner ends. Objects may be shared between threads; one ``ask`` is one thread's.
@@ -9,49 +9,49 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from callboard.actors.arrival import fault_of
 from callboard.actors.events import ConversationOpened, Event
 from callboard.actors.messages import (
-    Ask,
-    Cancel,
-    CloseConversation,
     ConversationIsOpen,
+    DeleteConversation,
     DirectoryStatus,
-    DisableTool,
-    EnableTool,
-    GetHistory,
     GetRegistry,
     GetStatus,
-    GetTools,
     History,
-    News,
+    ImportLog,
+    ListLogs,
+    LogList,
     OpenConversation,
+    ReadLog,
     Registry,
-    ToConversation,
-    ToolState,
+    Reloaded,
+    ReloadTools,
+    SwitchFeature,
 )
-from callboard.actors.names import CATALOGUE, SERVERS
+from callboard.actors.names import CATALOGUE, JOURNAL, SERVERS, is_conversation_id
 from callboard.actors.owner import this_process
 from callboard.actors.toolbox import Toolbox, states
 from callboard.config import Config, discover_config, load_config
+from callboard.conversation import Conversation
 from callboard.daemon import SystemInfo, is_running, read_info, runs
-from callboard.errors import ConversationNotFound, NoDaemon, Refused, ToolNotFound, Unavailable
+from callboard.errors import ConversationNotFound, NoDaemon, Refused, Unavailable
+from callboard.failures import error_of
 from callboard.mailbox import Mailbox
 from callboard.paths import runtime_dir
 from callboard.private_system import PrivateSystem
+from callboard.shown import actor_info, conversation_info, tool_listing
 from callboard.supervisor.envelope import Failure, Principal
-from callboard.supervisor.figures import figures_of
-from callboard.supervisor.table import ProcessTable, Row
-from callboard.views import ActorInfo, ServerInfo, SystemStatus, ToolListing
+from callboard.supervisor.table import ProcessTable
+from callboard.views import ActorInfo, ConversationInfo, ReloadReport, ServerInfo, SystemStatus, ToolListing
+
+__all__ = ["Conversation", "System", "connect"]
 
 _ANSWER_S = 20.0
-_SILENT_S = 30.0
 _STOP_S = 8.0
 
 
@@ -152,16 +152,106 @@ class System:
         assert isinstance(answer, ConversationIsOpen)
         return conversation
 
+    def conversations(
+        self, *, team: str = "", user: str | None = None, limit: int = 100, before: str | None = None
+    ) -> list[ConversationInfo]:
+        """List a team's conversations (of one user of it, where given), the last changed first.
+
+        At most ``limit`` come at a time; ``before`` is the ``cursor`` of the last one of the page before.
+        """
+        answer = self._request(ListLogs(team=team, user=user, limit=limit, before=before), to=JOURNAL)
+        assert isinstance(answer, LogList)
+        return [conversation_info(summary) for summary in answer.conversations]
+
+    def history(
+        self, conversation_id: str, *, team: str = "", user: str | None = None, after: int = 0
+    ) -> list[Event]:
+        """Give a conversation's log after event number ``after``, without waking the conversation.
+
+        ``user`` None: whosever in the team it is. Raises ConversationNotFound.
+        """
+        if user is not None:
+            self._check_user(conversation_id, team, user)
+        events: list[Event] = []
+        more = True
+        while more:
+            last = (events[-1].seq or 0) if events else after
+            part = self._read_log(conversation_id, team, last)
+            events += part.events
+            more = part.more and bool(part.events)
+        return events
+
+    def delete_conversation(self, conversation_id: str, *, team: str = "", user: str | None = None) -> None:
+        """Stop the conversation, whatever it is doing, and delete its log and what only it needs.
+
+        ``user`` None: whosever in the team it is. Raises ConversationNotFound or Unavailable.
+        """
+        if user is not None:
+            self._check_user(conversation_id, team, user)
+        principal = Principal(user=user or "", team=team)
+        self._request(DeleteConversation(conversation_id=conversation_id), principal=principal)
+
+    def import_conversation(
+        self,
+        events: Iterable[Event],
+        *,
+        conversation_id: str | None = None,
+        team: str = "",
+        user: str = "",
+    ) -> str:
+        """Make a conversation of a log from elsewhere, for this user; what is not whole in it is repaired and said so.
+
+        Gives its id. Raises Refused when a conversation of that id exists.
+        """
+        from callboard.actors.history_import import adopted, repaired
+
+        name = conversation_id or uuid.uuid4().hex
+        if not is_conversation_id(name):
+            raise Refused(f"a conversation id is 1 to 64 characters of A-Z a-z 0-9 _ -, got {name!r}")
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        log, _ = repaired(adopted(events, conversation_id=name, user=user, team=team, at=at))
+        self._request(ImportLog(conversation_id=name, team=team, events=log), to=JOURNAL)
+        return name
+
+    def _read_log(self, conversation_id: str, team: str, after: int, limit: int = 1000) -> History:
+        command = ReadLog(conversation_id=conversation_id, team=team, after=after, limit=limit)
+        answer = self._request(command, to=JOURNAL)
+        assert isinstance(answer, History)
+        return answer
+
+    def _check_user(self, conversation_id: str, team: str, user: str) -> None:
+        head = self._read_log(conversation_id, team, 0, 1).events
+        if not (head and isinstance(head[0], ConversationOpened) and head[0].user == user):
+            raise ConversationNotFound(f"there is no conversation {conversation_id}")
+
     def tools(self) -> list[ToolListing]:
         """List all tools that exist, with what the default template enables; faulty modules come as ``disabled``."""
         registry = self._registry()
         enabled = Toolbox(patterns=self._template_tools("default")).enabled(registry.tools)
-        listed = [_listing(state) for state in states(registry, enabled)]
+        listed = [tool_listing(state) for state in states(registry, enabled)]
         faults = [
             ToolListing(name=module, state="disabled", reason=reason, source=module)
             for module, reason in sorted(registry.faults.items())
         ]
         return listed + faults
+
+    def reload(self) -> ReloadReport:
+        """Load all tool modules anew; calls under way end undisturbed, later ones use the new code.
+
+        A module that cannot be loaded keeps the tools that it had, and is among the report's ``faults``. Takes as
+        long as the slowest module, at most about 10 s.
+        """
+        found = self._request(ReloadTools(), to=CATALOGUE)
+        assert isinstance(found, Reloaded)
+        faults = tuple(sorted(found.faults.items()))
+        return ReloadReport(added=found.added, changed=found.changed, removed=found.removed, faults=faults)
+
+    def switch_feature(self, name: str, enabled: bool | None, *, team: str = "") -> None:
+        """Switch a feature flag on or off, for one team or (``""``) for all; None: as the configuration has it.
+
+        It holds for the next step of every conversation, for calls asked for but not started, and over restarts.
+        """
+        self._request(SwitchFeature(name=name, team=team, enabled=enabled), to=CATALOGUE)
 
     def servers(self) -> list[ServerInfo]:
         """List the configured external servers and how they are."""
@@ -184,7 +274,7 @@ class System:
 
     def tree(self) -> list[ActorInfo]:
         """List every actor, parents before children."""
-        return [_actor(row) for row in ProcessTable(self._folder).rows()]
+        return [actor_info(row) for row in ProcessTable(self._folder).rows()]
 
     def status(self) -> SystemStatus:
         """Say how the whole is."""
@@ -251,144 +341,14 @@ class System:
         extra = {} if to is None else {"to": to}
         answer = self._mailbox.request(body, timeout_s=_ANSWER_S, principal=principal, **extra)
         if isinstance(answer, Failure):
-            raise _error(answer)
+            raise error_of(answer)
         return answer
 
-    def _check_alive(self) -> None:
+    def _check_alive(self, patience_is_over: bool) -> None:
+        """A private system that ended does not come back; a daemon of a name may, and is given time."""
         if self._process is not None:
             self._process.check()
-        elif not is_running(self._folder):
-            raise Unavailable(f"the system {self._info.name} has ended")
-
-
-class Conversation:
-    """One conversation, as a caller has it. Get it from ``System.conversation``."""
-
-    def __init__(self, system: System, id: str, principal: Principal) -> None:
-        self._system = system
-        self.id = id
-        self.principal = principal
-
-    def ask(
-        self,
-        text: str,
-        *,
-        request_id: str | None = None,
-        deadline_s: float | None = None,
-        tool_deadline_s: float | None = None,
-    ) -> Iterator[Event]:
-        """Take a turn and give its events as they happen, the last one its ending.
-
-        The same ``request_id`` again joins the same turn, also after a crash of this process. Leaving the iteration
-        early does not end the turn: ``cancel`` does. Raises Refused, ConversationNotFound or Unavailable.
-        """
-        turn_id = request_id or uuid.uuid4().hex
-        problem = fault_of(Ask(text=text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s))
-        if problem is not None:
-            raise Refused(problem)
-        seen = 0
-
-        def command() -> ToConversation:
-            ask = Ask(text=text, after=seen, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s)
-            return ToConversation(conversation_id=self.id, command=ask)
-
-        with self._system._mailbox.exchange(
-            command, request_id=turn_id, principal=self.principal
-        ) as exchange:
-            heard_at = time.monotonic()
-            while True:
-                answer = exchange.next(0.5)
-                if answer is None:
-                    self._system._check_alive()
-                    if time.monotonic() - heard_at > _SILENT_S:
-                        raise Unavailable(f"the conversation did not answer for {_SILENT_S:g} s")
-                    continue
-                heard_at = time.monotonic()
-                if isinstance(answer, Failure):
-                    raise _error(answer)
-                assert isinstance(answer, News)
-                for event in answer.events:
-                    if event.seq is not None:
-                        if event.seq <= seen or (seen and event.seq != seen + 1):
-                            continue
-                        seen = event.seq
-                    yield event
-                    if event.terminal and getattr(event, "turn_id", None) == turn_id:
-                        return
-
-    def cancel(self) -> None:
-        """Cancel the turn under way, and those that wait. From any thread; nothing to cancel is no error."""
-        self._command(Cancel())
-
-    def enable(self, tool: str) -> None:
-        """Let the conversation use the tool from its next step on. Raises ToolNotFound."""
-        self._command(EnableTool(tool))
-
-    def disable(self, tool: str) -> None:
-        """Take the tool from the conversation, also for calls that have not started. Raises ToolNotFound."""
-        self._command(DisableTool(tool))
-
-    def tools(self) -> list[ToolListing]:
-        """List every tool with its state in this conversation."""
-        return [_listing(state) for state in self._command(GetTools())]
-
-    def history(self) -> list[Event]:
-        """Give the conversation's log."""
-        events: list[Event] = []
-        more = True
-        while more:
-            part = self._command(GetHistory(after=events[-1].seq or 0 if events else 0))
-            assert isinstance(part, History)
-            events += part.events
-            more = part.more
-        return events
-
-    def close(self) -> None:
-        """End the conversation: a turn under way is cancelled, no further one is accepted; the log stays."""
-        self._command(CloseConversation())
-
-    def _command(self, command: Any) -> Any:
-        body = ToConversation(conversation_id=self.id, command=command)
-        return self._system._request(body, principal=self.principal)
-
-
-def _actor(row: Row) -> ActorInfo:
-    used = figures_of(row.pid) if row.pid is not None else None
-    return ActorInfo(
-        id=row.id,
-        kind=row.kind,
-        pid=row.pid,
-        parent=row.parent,
-        state=row.state,
-        restarts=row.restarts,
-        rss_mb=used.rss_mb if used else None,
-        cpu_s=used.cpu_s if used else None,
-        threads=used.threads if used else None,
-        descriptors=used.descriptors if used else None,
-    )
-
-
-def _listing(state: ToolState) -> ToolListing:
-    spec = state.spec
-    flags = ("read_only", "destructive", "idempotent", "open_world")
-    source = spec.server or spec.module or ""
-    return ToolListing(
-        name=spec.name,
-        description=spec.description,
-        state=state.state,
-        reason=state.reason,
-        source="built-in" if source.startswith("callboard.tools.builtin") else source,
-        annotations=tuple(flag for flag in flags if getattr(spec.annotations, flag)),
-    )
-
-
-def _error(failure: Failure) -> Exception:
-    match failure.kind:
-        case "not_found":
-            return ConversationNotFound(failure.message)
-        case "no_such_tool":
-            return ToolNotFound(failure.message)
-        case "unanswered" | "storage" | "child_gone" | "start_failed" | "overloaded" | "crashed":
-            return Unavailable(failure.message)
-        case _:
-            return Refused(failure.message)
+        elif patience_is_over and not is_running(self._folder):
+            raise Unavailable(
+                f"the system {self._info.name} has ended; start it again with 'callboard serve'"
+            )

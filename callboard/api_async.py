@@ -1,23 +1,26 @@
 """The asynchronous twin of ``callboard.api``: the same calls, each carried by a thread of its own.
 
-A turn's thread ends with its iteration; leaving it early lets the thread end at its next event.
+A turn's thread ends with its iteration, soon after it was left early; it is never far ahead of who reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from callboard.actors.events import Event
+from callboard.actors.events import ApprovalRequested, Event
 from callboard.api import Conversation, System, connect
 from callboard.config import Config
-from callboard.views import ActorInfo, ServerInfo, SystemStatus, ToolListing
+from callboard.views import ActorInfo, ConversationInfo, ReloadReport, ServerInfo, SystemStatus, ToolListing
 
 _END = object()
+_AHEAD = 64
+_LOOK_S = 0.2
+_LEAVE_S = 2.0
 
 
 async def aconnect(
@@ -69,9 +72,52 @@ class AsyncSystem:
         )
         return AsyncConversation(conversation)
 
+    async def conversations(
+        self, *, team: str = "", user: str | None = None, limit: int = 100, before: str | None = None
+    ) -> list[ConversationInfo]:
+        """List a team's conversations, the last changed first."""
+        return await asyncio.to_thread(
+            self._system.conversations, team=team, user=user, limit=limit, before=before
+        )
+
+    async def history(
+        self, conversation_id: str, *, team: str = "", user: str | None = None, after: int = 0
+    ) -> list[Event]:
+        """Give a conversation's log without waking the conversation."""
+        return await asyncio.to_thread(
+            self._system.history, conversation_id, team=team, user=user, after=after
+        )
+
+    async def delete_conversation(
+        self, conversation_id: str, *, team: str = "", user: str | None = None
+    ) -> None:
+        """Stop the conversation and delete its log."""
+        await asyncio.to_thread(self._system.delete_conversation, conversation_id, team=team, user=user)
+
+    async def import_conversation(
+        self,
+        events: Iterable[Event],
+        *,
+        conversation_id: str | None = None,
+        team: str = "",
+        user: str = "",
+    ) -> str:
+        """Make a conversation of a log from elsewhere, and give its id."""
+        return await asyncio.to_thread(
+            self._system.import_conversation, events, conversation_id=conversation_id, team=team, user=user
+        )
+
     async def tools(self) -> list[ToolListing]:
         """List all tools that exist."""
         return await asyncio.to_thread(self._system.tools)
+
+    async def reload(self) -> ReloadReport:
+        """Load all tool modules anew, and say what changed."""
+        return await asyncio.to_thread(self._system.reload)
+
+    async def switch_feature(self, name: str, enabled: bool | None, *, team: str = "") -> None:
+        """Switch a feature flag, for a team or for all; None: as configured."""
+        await asyncio.to_thread(self._system.switch_feature, name, enabled, team=team)
 
     async def servers(self) -> list[ServerInfo]:
         """List the external servers."""
@@ -118,35 +164,19 @@ class AsyncConversation:
         tool_deadline_s: float | None = None,
     ) -> AsyncIterator[Event]:
         """Take a turn and give its events as they happen, the last one its ending."""
-        loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Any] = asyncio.Queue()
         left = threading.Event()
+        turn = self._conversation._ask(text, request_id, deadline_s, tool_deadline_s, left.is_set)
+        async for event in _carried(turn, left):
+            yield event
 
-        def put(event: object) -> None:
-            if not left.is_set():
-                loop.call_soon_threadsafe(events.put_nowait, event)
-
-        def carry() -> None:
-            try:
-                turn = self._conversation.ask(
-                    text, request_id=request_id, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s
-                )
-                for event in turn:
-                    if left.is_set():
-                        return
-                    put(event)
-                put(_END)
-            except Exception as fault:
-                put(fault)
-
-        threading.Thread(target=carry, name="callboard-turn", daemon=True).start()
-        try:
-            while (event := await events.get()) is not _END:
-                if isinstance(event, Exception):
-                    raise event
-                yield event
-        finally:
-            left.set()
+    async def events(
+        self, after: int = 0, *, until_idle: bool = False, timeout_s: float | None = None
+    ) -> AsyncIterator[Event]:
+        """Follow the conversation, as ``Conversation.events`` does."""
+        left = threading.Event()
+        followed = self._conversation._events(after, until_idle, timeout_s, left.is_set)
+        async for event in _carried(followed, left):
+            yield event
 
     async def cancel(self) -> None:
         """Cancel the turn under way, and those that wait."""
@@ -160,6 +190,31 @@ class AsyncConversation:
         """Take the tool from the conversation."""
         await asyncio.to_thread(self._conversation.disable, tool)
 
+    async def configure(self, tool: str, settings: Mapping[str, Any] | None) -> None:
+        """Give the tool settings in this conversation."""
+        await asyncio.to_thread(self._conversation.configure, tool, settings)
+
+    async def pending(self) -> tuple[ApprovalRequested, ...]:
+        """List the calls that wait for a person."""
+        return await asyncio.to_thread(self._conversation.pending)
+
+    async def approve(
+        self,
+        call_id: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        for_conversation: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Approve of a call that waits."""
+        await asyncio.to_thread(
+            self._conversation.approve, call_id, arguments, for_conversation=for_conversation, reason=reason
+        )
+
+    async def deny(self, call_id: str, reason: str = "") -> None:
+        """Deny a call that waits."""
+        await asyncio.to_thread(self._conversation.deny, call_id, reason)
+
     async def tools(self) -> list[ToolListing]:
         """List every tool with its state in this conversation."""
         return await asyncio.to_thread(self._conversation.tools)
@@ -171,3 +226,38 @@ class AsyncConversation:
     async def close(self) -> None:
         """End the conversation."""
         await asyncio.to_thread(self._conversation.close)
+
+
+async def _carried(events: Iterator[Event], left: threading.Event) -> AsyncIterator[Event]:
+    """Give what a thread of its own iterates over; it is never more than a few events ahead, and ends with ``left``."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    room = threading.Semaphore(_AHEAD)
+
+    def put(item: object) -> None:
+        while not left.is_set():
+            if room.acquire(timeout=_LOOK_S):
+                loop.call_soon_threadsafe(queue.put_nowait, item)
+                return
+
+    def carry() -> None:
+        try:
+            for event in events:
+                put(event)
+                if left.is_set():
+                    return
+            put(_END)
+        except Exception as fault:
+            put(fault)
+
+    thread = threading.Thread(target=carry, name="callboard-events", daemon=True)
+    thread.start()
+    try:
+        while (item := await queue.get()) is not _END:
+            room.release()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+    finally:
+        left.set()
+        await asyncio.to_thread(thread.join, _LEAVE_S)

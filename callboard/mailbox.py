@@ -126,6 +126,10 @@ class Exchange:
                 return message.body
         return None
 
+    def repeat(self) -> None:
+        """Send the request again with the next ``next``: there is something to tell."""
+        self._repeat_at = 0.0
+
     def _send(self) -> float:
         """Send the request; give the seconds until it should be sent again."""
         found = self._table.find(self._to)
