@@ -62,6 +62,13 @@ class HttpConnection:
         self._writer.write(body)
         await self._writer.drain()
 
+    async def send_half_json(self, value: Any) -> None:
+        """Send the head and the first half of a whole answer."""
+        body = json.dumps(value).encode()
+        self._send_head(200, {"content-type": "application/json", "content-length": str(len(body))})
+        self._writer.write(body[: len(body) // 2])
+        await self._writer.drain()
+
     async def begin_events(self) -> None:
         """Send the head of a stream of server-sent events."""
         self._send_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})

@@ -9,24 +9,32 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from callboard.api import Conversation, System, connect
 from callboard.config import Config, default_config
+from callboard.config_tables import StorageConfig
 from callboard.errors import CallboardError
 from callboard.supervisor import log
 from callboard.supervisor.process import is_running
 from callboard.testing.chaos.history import History, read_history
 from callboard.testing.chaos.invariants import violations
+from callboard.testing.chaos.message_faults import message_faults
 from callboard.testing.chaos.nemesis import FAULTS, Fault, Nemesis, check_leash
+from callboard.testing.chaos.stored_log import read_log
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call
 
 TOOLS = "callboard.testing.chaos.tools"
 _SETTLE_S = 1.0
+_STATE = "state"
+_ALL = 100_000
+_TOLD = ("seq", "type", "turn_id", "call_id", "tool", "outcome")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +70,10 @@ def run_campaign(campaign: Campaign, folder: Path) -> Verdict:
             config = default_config({}).with_flags(
                 base_url=model.base_url, model="scripted", api_key="chaos", tools_from=[TOOLS]
             )
+            config = config.model_copy(update={"storage": StorageConfig(path=folder / _STATE)})
             _run(campaign, config, history, folder)
+            _tell_what_was_shown(model, history)
+        _tell_what_is_stored(folder, history)
     finally:
         history.close()
     return _verdict(campaign, history.path)
@@ -112,7 +123,7 @@ def _converse(system: System, history: History, folder: Path, seed: int, over: t
 
 def _turn(conversation: Conversation, history: History, folder: Path, choose: random.Random) -> None:
     turn_id = uuid.UUID(int=choose.getrandbits(128)).hex
-    note = folder / f"effect-{turn_id}"
+    note = _note(folder, turn_id)
     text = choose.choice(
         [
             "just say something",
@@ -139,8 +150,36 @@ def _turn(conversation: Conversation, history: History, folder: Path, choose: ra
                 )
     except CallboardError as refused:
         history.write("turn_refused", id=turn_id, reason=str(refused))
-    times = len(note.read_text().splitlines()) if note.exists() else 0
-    history.write("effect", id=turn_id, times=times)
+    history.write("effect", id=turn_id, times=_times(note))
+
+
+def _note(folder: Path, turn_id: str) -> Path:
+    return folder / f"effect-{turn_id}"
+
+
+def _times(note: Path) -> int:
+    return len(note.read_text().splitlines()) if note.exists() else 0
+
+
+def _tell_what_was_shown(model: ScriptedModelServer, history: History) -> None:
+    faults = [fault for request in model.requests for fault in message_faults(request.messages)]
+    history.write("shown", requests=len(model.requests), faults=faults)
+
+
+def _tell_what_is_stored(folder: Path, history: History) -> None:
+    """Read the journal as it lies on disk, and count all effects once more."""
+    turns = [entry.facts for entry in read_history(history.path) if entry.kind == "turn"]
+    with read_log(folder / _STATE) as journal:
+        history.write("journal", complaints=[str(complaint) for complaint in journal.check()])
+        for conversation in sorted({turn["conversation"] for turn in turns}):
+            records, _ = journal.read(conversation, "", limit=_ALL)
+            history.write("log", conversation=conversation, events=[_in_short(r) for r in records])
+    for turn in turns:
+        history.write("effect", id=turn["id"], times=_times(_note(folder, turn["id"])))
+
+
+def _in_short(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in _TOLD if name in record}
 
 
 def _observe(system: System, history: History, over: threading.Event) -> None:

@@ -2,14 +2,16 @@
 
 History kinds: ``turn`` (id, conversation), ``turn_event`` (id, type), ``turn_end`` (id, conversation, ending, reason,
 took_s), ``turn_refused`` (id, reason), ``owners`` (conversation, pids), ``effect`` (id, times), ``fault``, ``heal``,
-``probe`` (ok, took_s), ``starts`` (id, per_second), ``left`` (processes, files), ``stopped`` (code, took_s).
+``probe`` (ok, took_s), ``starts`` (id, per_second), ``left`` (processes, files), ``stopped`` (code, took_s); and, read
+from disk when all is over, ``journal`` (complaints), ``log`` (conversation, events) and, from the model's server,
+``shown`` (requests, faults).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from callboard.testing.chaos.history import Entry
 
@@ -18,6 +20,7 @@ TURN_LIMIT_S = 60.0
 PROBE_LIMIT_S = 10.0
 STOP_LIMIT_S = 5.0
 STARTS_PER_SECOND = 5
+_ENDINGS = frozenset({"turn_answered", "turn_failed", "turn_cancelled"})
 
 
 def one_ending(history: Sequence[Entry]) -> list[str]:
@@ -38,6 +41,23 @@ def no_double_effect(history: Sequence[Entry]) -> list[str]:
         for e in history
         if e.kind == "effect" and e.facts["times"] > 1
     ]
+
+
+def journal_kept(history: Sequence[Entry]) -> list[str]:
+    """I3: the journal finds no fault in itself, its numbers have no gap, and all that was told is in it."""
+    wrong = [f"I3: the journal: {c}" for e in history if e.kind == "journal" for c in e.facts["complaints"]]
+    told_in = {e.facts["id"]: e.facts["conversation"] for e in history if e.kind == "turn"}
+    kept = set()
+    for conversation, events in _logs(history):
+        if [event["seq"] for event in events] != list(range(1, len(events) + 1)):
+            wrong.append(f"I3: the numbers of {conversation} have a gap or a repetition")
+        kept |= {(conversation, event["seq"], event["type"]) for event in events}
+    for entry in history:
+        if entry.kind == "turn_event" and entry.facts.get("seq") is not None and kept:
+            told = (told_in.get(entry.facts["id"]), entry.facts["seq"], entry.facts["type"])
+            if told not in kept:
+                wrong.append(f"I3: event {told[1]} of {told[0]} was told as {told[2]} and is not in the log")
+    return wrong
 
 
 def isolation(history: Sequence[Entry]) -> list[str]:
@@ -94,6 +114,45 @@ def single_owner(history: Sequence[Entry]) -> list[str]:
     ]
 
 
+def turns_in_order(history: Sequence[Entry]) -> list[str]:
+    """I10: no turn begins before the last one ended, and the model is shown each call's result, in call order."""
+    wrong = [f"I10: the model was shown {f}" for e in history if e.kind == "shown" for f in e.facts["faults"]]
+    for conversation, events in _logs(history):
+        open_turn = None
+        for event in events:
+            turn = event.get("turn_id")
+            if event["type"] == "turn_started" and open_turn is None:
+                open_turn = turn
+            elif turn is not None and turn != open_turn:
+                wrong.append(f"I10: {event['type']} {event['seq']} of {conversation} is outside its turn")
+            elif event["type"] in _ENDINGS:
+                open_turn = None
+    return wrong
+
+
+def honesty(history: Sequence[Entry]) -> list[str]:
+    """I11: what is logged as done was started and did happen; the caller was told the ending that is logged."""
+    wrong = []
+    times = {e.facts["id"]: e.facts["times"] for e in history if e.kind == "effect"}
+    told = {e.facts["id"]: e.facts["ending"] for e in history if e.kind == "turn_end"}
+    for _, events in _logs(history):
+        started = {event["call_id"] for event in events if event["type"] == "tool_call_started"}
+        for event in events:
+            turn = event.get("turn_id")
+            done = event["type"] == "tool_call_finished" and event["outcome"] == "ok"
+            if done and event["call_id"] not in started:
+                wrong.append(f"I11: call {event['call_id']} of turn {turn} is done and was never started")
+            if done and event["tool"] == "note_down" and times.get(turn, 1) != 1:
+                wrong.append(f"I11: turn {turn} noted down {times[turn]} times what is logged as done")
+            if event["type"] in _ENDINGS and told.get(turn, event["type"]) != event["type"]:
+                wrong.append(f"I11: turn {turn} was told to have {told[turn]}, logged is {event['type']}")
+    return wrong
+
+
+def _logs(history: Sequence[Entry]) -> list[tuple[str, list[dict[str, Any]]]]:
+    return [(e.facts["conversation"], e.facts["events"]) for e in history if e.kind == "log"]
+
+
 def clean_stop(history: Sequence[Entry]) -> list[str]:
     """I13: the system stops in order, in time, with exit code 0."""
     stops = [e for e in history if e.kind == "stopped"]
@@ -107,11 +166,14 @@ def clean_stop(history: Sequence[Entry]) -> list[str]:
 CHECKS: tuple[Check, ...] = (
     one_ending,
     no_double_effect,
+    journal_kept,
     isolation,
     no_leftovers,
     restart_discipline,
     recovery,
     single_owner,
+    turns_in_order,
+    honesty,
     clean_stop,
 )
 

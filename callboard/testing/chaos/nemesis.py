@@ -19,6 +19,7 @@ from callboard.supervisor.process import is_alive
 from callboard.supervisor.table import ProcessTable, Row, read_address
 from callboard.testing.chaos.bomb import Bomb
 from callboard.testing.chaos.history import History
+from callboard.testing.chaos.victims import kill_exactly
 from callboard.transports.mail import Endpoint
 
 Fault: TypeAlias = Literal["sigkill", "sigstop", "sigsegv", "sigterm", "raise", "exit"]
@@ -72,9 +73,7 @@ class Nemesis:
         self._history.write("fault", fault=fault, id=victim.id, victim=victim.kind, pid=victim.pid)
         if fault == "raise" or fault == "exit":
             return self._throw(victim, fault)
-        try:
-            os.kill(victim.pid, _SIGNALS[fault])
-        except ProcessLookupError:
+        if not kill_exactly(victim.pid, victim.started_at, _SIGNALS[fault]):
             return False
         if fault == "sigstop":
             self._stopped.append(victim)
@@ -94,7 +93,7 @@ class Nemesis:
     def heal(self) -> None:
         """Let everything that was stopped, and still lives, go on."""
         for row in self._stopped:
-            if row.pid is not None and is_alive(row.pid, row.started_at):
-                os.kill(row.pid, signal.SIGCONT)
+            if row.pid is not None:
+                kill_exactly(row.pid, row.started_at, signal.SIGCONT)
         self._stopped.clear()
         self._history.write("heal")
