@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from callboard.api import Conversation, System, connect
     from callboard.api_async import AsyncConversation, AsyncSystem, aconnect
     from callboard.in_process import RunResult, arun, run
+    from callboard.tools.content import Progress
     from callboard.tools.contract import ToolContext
     from callboard.tools.decorator import Tool, tool
 
@@ -31,6 +32,7 @@ _HOME = {
     "tool": "callboard.tools.decorator",
     "Tool": "callboard.tools.decorator",
     "ToolContext": "callboard.tools.contract",
+    "Progress": "callboard.tools.content",
 }
 
 for _folder in _LINKED:
@@ -53,6 +55,7 @@ __all__ = [
     "AsyncConversation",
     "AsyncSystem",
     "Conversation",
+    "Progress",
     "RunResult",
     "System",
     "Tool",

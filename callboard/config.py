@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from callboard import trust
 from callboard.config_complaint import explain, shown, table_name
+from callboard.config_rules import ApprovalConfig, FeaturesConfig, PermissionsConfig, rules_of
 from callboard.config_source import is_path, own_form, read_table, scripts_named
 from callboard.config_tables import (
     LimitsConfig,
@@ -31,6 +32,7 @@ from callboard.config_tables import (
 )
 from callboard.errors import ConfigError, UntrustedConfig
 from callboard.paths import config_dir, state_dir
+from callboard.tools.decision import Rules
 
 FILE_NAME = "callboard.toml"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -46,6 +48,9 @@ class ConfigFile(Table):
     servers: dict[ServerName, ServerConfig] = {}
     limits: LimitsConfig = LimitsConfig()
     storage: StorageConfig = StorageConfig()
+    permissions: PermissionsConfig = PermissionsConfig()
+    features: FeaturesConfig = {}
+    approval: ApprovalConfig = ApprovalConfig()
 
     @field_validator("templates")
     @classmethod
@@ -66,6 +71,17 @@ class Config(ConfigFile):
     def storage_path(self, name: str) -> Path:
         """Give the journal folder of the system ``name``; it may not exist yet."""
         return self.storage.path or state_dir() / "systems" / name
+
+    @property
+    def rules(self) -> Rules:
+        """What it says about who may use which tool, as the decision on a call takes it."""
+        return rules_of(self.permissions, self.features, self.approval, self.templates, self.servers)
+
+    @property
+    def database_url(self) -> str | None:
+        """The journal's database, for the one who opens it; None: a file in ``storage_path``."""
+        url = self.storage.url
+        return None if url is None else url.get_secret_value()
 
     def to_json(self) -> str:
         """Give the JSON form, **with the secrets in it**: keep it in a file of mode 0600."""
@@ -156,6 +172,14 @@ def named_files(path: Path) -> tuple[Path, ...]:
     """Give the local files that a configuration file makes run, judging nothing else; raises ConfigError."""
     table, folder = read_table(path), path.resolve().parent
     found = _server_files(table, folder)
+    model = table.get("model")
+    if isinstance(model, dict) and isinstance(model.get("class"), str):
+        file = model["class"].rpartition(":")[0]
+        found += [folder / Path(file).expanduser()] if is_path(file) else []
+    permissions = table.get("permissions")
+    if isinstance(permissions, dict) and isinstance(permissions.get("hook"), str):
+        file = permissions["hook"].rpartition(":")[0]
+        found += [folder / Path(file).expanduser()] if is_path(file) else []
     tools = table.get("tools")
     if isinstance(tools, dict):
         modules = tools.get("modules")
@@ -177,6 +201,9 @@ def resolve_model(table: Mapping[str, Any], environ: Mapping[str, str], place: s
     model = dict(table)
     named = any(key in model for key in ("base_url", "api_key", "api_key_env", "name"))
     offered = bool(environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"))
+    if model.get("class") is not None and model.setdefault("kind", "custom") == "custom":
+        model.setdefault("name", str(model["class"]).rpartition(":")[2] or "custom")
+        return model
     chosen = "openai" if named or (offered and "weights" not in model) else "embedded"
     if model.setdefault("kind", chosen) != "openai":
         return model

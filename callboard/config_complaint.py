@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 _SHOWN = 5
-_SECRET = frozenset({"api_key", "env"})
+_SECRET = frozenset({"api_key", "env", "url"})
 _EXPECTED = {
     "string_type": "a string in quotes",
     "int_type": "a whole number",

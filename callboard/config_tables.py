@@ -42,6 +42,7 @@ _MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+Days = Annotated[float, Field(gt=0, le=36_500)]
 
 
 def _folder(info: ValidationInfo) -> Path | None:
@@ -99,6 +100,31 @@ def _template_name(name: str) -> str:
     return name
 
 
+def _database_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme in ("postgres", "postgresql"):
+        scheme = "postgresql+psycopg"
+    if not (scheme == "postgresql+psycopg" and rest) and not (scheme == "sqlite" and rest.startswith("//")):
+        raise ValueError(
+            "expected 'postgresql://user:password@host/database' or 'sqlite:////a/whole/path.sqlite3'"
+        )
+    return f"{scheme}://{rest}"
+
+
+def _revealed(secret: SecretStr | None, info: SerializationInfo) -> str | None:
+    if secret is None:
+        return None
+    return secret.get_secret_value() if (info.context or {}).get("reveal") else str(secret)
+
+
+def _class_name(reference: str, info: ValidationInfo) -> str:
+    module, _, name = reference.rpartition(":")
+    if not module or not name.isidentifier():
+        raise ValueError("expected 'package.module:name' or './file.py:name'")
+    return f"{_module(module, info)}:{name}"
+
+
+ClassName = Annotated[str, AfterValidator(_class_name)]
 ModuleName = Annotated[str, AfterValidator(_module)]
 ExistingFolder = Annotated[Path, AfterValidator(_existing_folder)]
 LocatedPath = Annotated[Path, AfterValidator(_located)]
@@ -111,19 +137,23 @@ class Table(BaseModel):
 
 
 class Timeouts(Table):
-    """How long a model call may take, in seconds: to connect, to its first token, between two of them."""
+    """How long a model call may take, in seconds: to connect, to its first token, between two of them, in all."""
 
     connect_s: Seconds = 10.0
     first_token_s: Seconds = 120.0
     between_tokens_s: Seconds = 60.0
+    total_s: Seconds = 600.0
 
 
 class ModelConfig(Table):
-    """The model: the embedded one, or an OpenAI-compatible endpoint. ``base_url`` is set when ``kind`` is
-    openai.
+    """The model: the embedded one, an OpenAI-compatible endpoint, or a class of the user's own.
+
+    ``base_url`` is set when ``kind`` is openai, ``model_class`` (the key ``class``) when it is custom.
     """
 
-    kind: Literal["embedded", "openai"] = "embedded"
+    model_config = ConfigDict(populate_by_name=True)
+
+    kind: Literal["embedded", "openai", "custom"] = "embedded"
     base_url: str | None = None
     name: Annotated[str, Field(min_length=1)] = EMBEDDED_MODEL
     api_key: SecretStr | None = None
@@ -132,6 +162,18 @@ class ModelConfig(Table):
     timeouts: Timeouts = Timeouts()
     actors: Annotated[int, Field(ge=1, le=32)] = 2
     weights: LocatedPath | None = None
+    model_class: ClassName | None = Field(default=None, alias="class")
+    options: Annotated[dict[str, Any], Field(repr=False)] = {}
+    stream: bool = True
+    vision: bool = False
+    context_tokens: Annotated[int, Field(ge=256, le=100_000_000)] | None = None
+    reserve_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
+
+    @model_validator(mode="after")
+    def _check_class(self) -> Self:
+        if (self.kind == "custom") != (self.model_class is not None):
+            raise ValueError("expected a class, such as class = 'my_models:Mine', with kind = 'custom' and only then")
+        return self
 
     @field_validator("base_url")
     @classmethod
@@ -152,9 +194,7 @@ class ModelConfig(Table):
 
     @field_serializer("api_key")
     def _write_key(self, key: SecretStr | None, info: SerializationInfo) -> str | None:
-        if key is None:
-            return None
-        return key.get_secret_value() if (info.context or {}).get("reveal") else str(key)
+        return _revealed(key, info)
 
     @property
     def key(self) -> str | None:
@@ -162,13 +202,37 @@ class ModelConfig(Table):
         return None if self.api_key is None else self.api_key.get_secret_value()
 
 
+class ToolLimitsConfig(Table):
+    """What calls of one tool (or, under ``*``, of every local tool) may use at most; what is not said, the tool says.
+
+    A row makes limits stricter, never looser; ``env``, ``readable`` and ``writable`` add to what the tool names.
+    """
+
+    deadline_s: Seconds | None = None
+    memory_mb: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    cpu_s: Seconds | None = None
+    open_files: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    file_mb: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    output_mb: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    processes: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    sandbox: Literal["none", "confined", "isolated"] = "none"
+    env: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
+    readable: tuple[LocatedPath, ...] = ()
+    writable: tuple[LocatedPath, ...] = ()
+
+
 class ToolsConfig(Table):
-    """Where tools come from. A module is a dotted name or an absolute path that ends in ``.py``."""
+    """Where tools come from. A module is a dotted name or an absolute path that ends in ``.py``.
+
+    ``packages`` are patterns: which of the installed packages' entry points in the group ``callboard.tools`` count.
+    """
 
     modules: tuple[ModuleName, ...] = ()
+    packages: tuple[Annotated[str, Field(min_length=1)], ...] = ("*",)
     documents: ExistingFolder | None = None
     mcp_config: LocatedPath | None = None
     settings: dict[str, dict[str, Any]] = {}
+    limits: dict[str, ToolLimitsConfig] = {}
 
     @field_validator("modules")
     @classmethod
@@ -177,20 +241,28 @@ class ToolsConfig(Table):
 
 
 class TemplateConfig(Table):
-    """A named preset. ``tools`` are patterns such as ``*`` or ``time__*``; deadlines are in seconds."""
+    """A named preset. ``tools`` are patterns such as ``*`` or ``time__*``; deadlines are in seconds.
+
+    ``tools`` are enabled when a conversation opens; no other than ``allowed_tools`` can ever be.
+    """
 
     system_prompt: str = DEFAULT_PROMPT
     tools: tuple[Annotated[str, Field(min_length=1)], ...] = ("*",)
+    allowed_tools: tuple[Annotated[str, Field(min_length=1)], ...] = ("*",)
     max_steps: Annotated[int, Field(ge=1, le=1000)] = 10
     on_cap: Literal["answer", "return"] = "answer"
     turn_deadline_s: Seconds | None = None
+    step_deadline_s: Seconds | None = None
+    max_turn_calls: Annotated[int, Field(ge=1, le=100_000)] = 256
     tool_deadline_s: Seconds | None = None
+    context_policy: Literal["error", "trim"] = "trim"
 
 
 class ServerConfig(Table):
     """One external MCP server over stdio: the command, what its environment adds, and its limits in seconds.
 
-    ``cwd`` is the file's folder unless it says otherwise.
+    ``cwd`` is the file's folder unless it says otherwise. ``teams`` are patterns: for others the server does not
+    exist.
     """
 
     command: Annotated[tuple[str, ...], BeforeValidator(_words), Field(min_length=1)]
@@ -198,6 +270,7 @@ class ServerConfig(Table):
     env: Annotated[dict[str, str], Field(repr=False)] = {}
     cwd: Annotated[ExistingFolder | None, Field(validate_default=True)] = None
     trust: Literal["ask", "allow", "annotations"] = "ask"
+    teams: tuple[Annotated[str, Field(min_length=1)], ...] = ("*",)
     call_deadline_s: Seconds = 300.0
     startup_s: Seconds = 30.0
 
@@ -219,13 +292,35 @@ class ServerConfig(Table):
 
 
 class LimitsConfig(Table):
-    """How much may run at a time."""
+    """How much may run at a time; a conversation's process ends after ``idle_after_s`` seconds without a message."""
 
     max_conversations: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    idle_after_s: Seconds = 600.0
     workers_per_step: Annotated[int, Field(ge=1, le=256)] = 16
 
 
 class StorageConfig(Table):
-    """Where the journals lie: a folder; None is the platform's state folder."""
+    """Where the journals lie, and for how long. ``path`` is a folder, None the platform's state folder; ``url`` is a
+    database, None a file in that folder. Conversations that rested for ``retention_days`` are deleted; a team's own
+    number of days, in ``retention``, takes the general one's place.
+    """
 
     path: LocatedPath | None = None
+    url: SecretStr | None = None
+    retention_days: Days | None = None
+    retention: dict[str, Days] = {}
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _expand_url(cls, url: object, info: ValidationInfo) -> object:
+        environ = _environ(info)
+        return expand(url, environ) if isinstance(url, str) and environ is not None else url
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: SecretStr | None) -> SecretStr | None:
+        return None if url is None else SecretStr(_database_url(url.get_secret_value()))
+
+    @field_serializer("url")
+    def _write_url(self, url: SecretStr | None, info: SerializationInfo) -> str | None:
+        return _revealed(url, info)

@@ -14,7 +14,7 @@ import select
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -82,12 +82,19 @@ def check_free(name: str) -> None:
         raise _taken(runtime_dir(name), name)
 
 
-def serve(config: Config, name: str, announce: Callable[[SystemInfo], None] | None = None) -> int:
+def serve(
+    config: Config,
+    name: str,
+    announce: Callable[[SystemInfo], None] | None = None,
+    *,
+    journal_wrapper: str = "",
+) -> int:
     """Run the system ``name`` in this process until it is stopped; gives the exit code.
 
-    ``announce`` is called when the tree is up. Raises DaemonFailed when it cannot start or one runs already.
+    ``announce`` is called when the tree is up. ``journal_wrapper`` is for tests: see ``actors/settings.py``.
+    Raises DaemonFailed when it cannot start or one runs already.
     """
-    return _run(config, name, config.storage_path(name), None, announce)
+    return _run(config, name, config.storage_path(name), None, announce, journal_wrapper)
 
 
 def _run(
@@ -96,13 +103,14 @@ def _run(
     state_dir: Path,
     lease_fd: int | None,
     announce: Callable[[SystemInfo], None] | None,
+    journal_wrapper: str = "",
 ) -> int:
     folder = runtime_dir(name)
     lock = _take_lock(folder, name)
     code = EXIT_NOT_STARTED
     try:
         _make_state(state_dir)
-        code = _run_tree(config, name, folder, state_dir, lease_fd, announce)
+        code = _run_tree(config, name, folder, state_dir, lease_fd, announce, journal_wrapper)
         return code
     finally:
         _clear(folder, wholly=lease_fd is not None and (code == EXIT_OK or _is_hung_up(lease_fd)))
@@ -116,10 +124,13 @@ def _run_tree(
     state_dir: Path,
     lease_fd: int | None,
     announce: Callable[[SystemInfo], None] | None,
+    journal_wrapper: str,
 ) -> int:
     from callboard.transports import mail
 
     mail.prepare_environment(folder)
+    from callboard.actors import names
+    from callboard.actors.messages import ReloadTools
     from callboard.settings import settings_of
     from callboard.supervisor.mends import MendError
     from callboard.supervisor.outermost import Outermost, StartError
@@ -142,7 +153,12 @@ def _run_tree(
             announce(info)
 
     settings = settings_of(config, folder, state_dir)
-    outermost = Outermost(folder, root_args(settings), partial(mail.open_system, folder), up, lease_fd)
+    if journal_wrapper:
+        settings = replace(settings, journal_wrapper=journal_wrapper)
+    reload = (names.CATALOGUE, ReloadTools())
+    outermost = Outermost(
+        folder, root_args(settings), partial(mail.open_system, folder), up, lease_fd, reload
+    )
     try:
         return outermost.run()
     except (StartError, mail.MailError, MendError) as fault:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 
 class CallboardError(Exception):
-    """Anything that the public API refuses or fails at; ``str()`` of it is a message for the user."""
+    """Anything that the public API refuses or fails at; ``str()`` of it is a message for the user.
+
+    ``kind`` is one word for a program, where a part of the system gave one: ``storage_full``, ``closed``, …
+    """
+
+    kind: str = ""
 
     @property
     def message(self) -> str:

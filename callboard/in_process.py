@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,20 +26,22 @@ from callboard.actors.turn import (
     Begin,
     CallFinished,
     Cancel,
-    DeadlinePassed,
     Discard,
     Durable,
     Effect,
     Ended,
     Input,
     KillCall,
+    Left,
     ModelFailed,
     ModelReplied,
     OnCap,
     RetryAfter,
     RetryDue,
+    SetTimer,
     StartCall,
     StopModel,
+    Suspended,
     Turn,
     TurnLimits,
 )
@@ -46,7 +49,7 @@ from callboard.run_tools import Call, Isolation, RunError, registry_of
 from callboard.tools.arguments import ArgumentFault, parse_arguments
 from callboard.tools.content import TextBlock, ToolResult, error_result
 from callboard.tools.contract import ToolContext, ToolSpec
-from callboard.tools.decision import Refused, decide
+from callboard.tools.decision import Refused, Situation, decide
 
 OnEvent: TypeAlias = Callable[[Event], None]
 _CALLS_AT_ONCE = 16
@@ -76,6 +79,7 @@ def run(
     isolation: Isolation = "worker",
     on_event: OnEvent | None = None,
     deadline_s: float | None = None,
+    step_deadline_s: float | None = None,
 ) -> RunResult:
     """Run one turn to its end, as ``arun`` does; not to be called where an event loop runs.
 
@@ -95,6 +99,7 @@ def run(
             isolation=isolation,
             on_event=on_event,
             deadline_s=deadline_s,
+            step_deadline_s=step_deadline_s,
         )
     )
 
@@ -109,13 +114,15 @@ async def arun(
     isolation: Isolation = "worker",
     on_event: OnEvent | None = None,
     deadline_s: float | None = None,
+    step_deadline_s: float | None = None,
 ) -> RunResult:
     """Run one turn to its end.
 
     ``context`` is the user's message, or a history whose last item is one. ``tools`` are functions decorated
     with ``@tool``, instances of Tool, or subclasses of it. With ``isolation="worker"`` each call has a
     process, killed at the tool's deadline; with ``"thread"`` it shares this one. ``on_event`` is called with
-    every logged and live event as it happens, and must not block. ``deadline_s`` ends the turn as failed.
+    every logged and live event as it happens, and must not block. ``deadline_s`` ends the turn as failed;
+    ``step_deadline_s`` bounds each model call together with the tool calls that it asks for.
 
     Raises RunError for a context or tools that cannot be used, and whatever ``model`` raises but ModelError.
     When the task is cancelled, the turn ends as cancelled and the workers are killed before this returns.
@@ -123,11 +130,13 @@ async def arun(
     history, text = _split(context)
     registry, calls = registry_of(tools, isolation)
     try:
-        limits = TurnLimits(max_steps=max_steps, on_cap=on_cap, deadline_s=deadline_s)
+        limits = TurnLimits(
+            max_steps=max_steps, on_cap=on_cap, deadline_s=deadline_s, step_deadline_s=step_deadline_s
+        )
     except ValueError as fault:
         raise RunError(str(fault)) from fault
     shell = _Run(model, registry, calls, Turn(limits, history), on_event or _ignore)
-    return await shell.drive(text, deadline_s)
+    return await shell.drive(text)
 
 
 class _Run:
@@ -152,15 +161,12 @@ class _Run:
         self._asking: asyncio.Task[None] | None = None
         self._calling: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[type[Input], asyncio.TimerHandle] = {}
         self._places = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._has_ended = False
 
-    async def drive(self, text: str, deadline_s: float | None) -> RunResult:
+    async def drive(self, text: str) -> RunResult:
         """Run the turn; whatever happens, no task and no process is left when this returns."""
-        loop = asyncio.get_running_loop()
-        timers = []
-        if deadline_s is not None:
-            timers.append(loop.call_later(deadline_s, self._inputs.put_nowait, DeadlinePassed()))
         try:
             self._feed(Begin(turn_id=self._turn_id, text=text))
             while not self._has_ended:
@@ -169,7 +175,7 @@ class _Run:
             self._feed(Cancel(reason="user"))
             raise
         finally:
-            for timer in timers:
+            for timer in self._timers.values():
                 timer.cancel()
             await self._stop_tasks()
         return self._result()
@@ -207,10 +213,22 @@ class _Run:
                 self._calling[call_id].cancel()
             case RetryAfter(delay_s):
                 self._begin_task(self._wait(delay_s))
+            case SetTimer(due=due, after_s=after_s):
+                self._set_timer(due, after_s)
             case Discard(reason):
                 self._on_event(TextDiscarded(turn_id=self._turn_id, reason=reason))
             case Ended():
                 self._has_ended = True
+            case Suspended() | Left():
+                raise AssertionError("nobody is asked, and nobody interrupts, where nothing is written down")
+
+    def _set_timer(self, due: Input, after_s: float | None) -> None:
+        former = self._timers.pop(type(due), None)
+        if former is not None:
+            former.cancel()
+        if after_s is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[type(due)] = loop.call_later(after_s, self._inputs.put_nowait, due)
 
     def _log(self, events: Sequence[Event]) -> None:
         at = datetime.now(UTC).isoformat()
@@ -260,8 +278,9 @@ class _Run:
 
     def _refusals(self, calls: Sequence[FunctionCall]) -> dict[str, ToolResult]:
         refusals = {}
+        here = Situation(registry=self._registry, enabled=frozenset(self._registry))
         for call in calls:
-            decision = decide(call.tool, self._registry, frozenset(self._registry), {})
+            decision = decide(call.tool, here)
             if isinstance(decision, Refused):
                 refusals[call.call_id] = error_result(decision.message, "denied")
                 continue
@@ -284,6 +303,7 @@ def _failed(error: ModelError) -> ModelFailed:
         message=error.message,
         retryable=error.retryable,
         retry_after_s=error.retry_after_s,
+        chance=random.random(),
     )
 
 

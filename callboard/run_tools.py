@@ -17,6 +17,7 @@ from callboard.run_calls import call_in_worker, call_on_thread
 from callboard.tools.content import ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.decorator import FunctionTool, Tool
+from callboard.tools.limits import limits_of
 from callboard.tools.loader import private_name
 
 Isolation: TypeAlias = Literal["worker", "thread"]
@@ -67,7 +68,7 @@ def _spec(tool: Tool, module: str | None, attribute: str | None) -> ToolSpec:
         parameters=tool.parameters,
         annotations=tool.annotations,
         deadline_s=tool.deadline_s,
-        memory_mb=tool.memory_mb,
+        limits=limits_of(tool),
         module=module,
         attribute=attribute,
     )

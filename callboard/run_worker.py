@@ -1,106 +1,149 @@
-"""The worker of ``callboard.run``: a process that runs one call of one tool, hands over the result, and ends.
+"""A tool worker without actors: a process that keeps one call, as ``actors/tool_worker.py`` does in the daemon.
 
-It reads one request (a JSON object) from its standard input and writes one result (a JSON line) to the
-private descriptor that its argument names; what the tool prints goes to standard error. It decides and times
-nothing: its parent, ``callboard/run_calls.py``, kills it. It dies with its parent.
+It reads one request (a JSON object) from its standard input and writes a JSON object a line to the private descriptor
+that its argument names: ``{"progress": [text, fraction]}``, and ``{"result": …}`` last. The call's own process is below
+it (``actors/worker_process.py``). It ends in order on SIGTERM, which it is also sent when its parent dies. Started by
+``callboard/run_calls.py`` (for ``callboard.run``) and ``callboard/one_call.py`` (for tests of tools, and ``doctor``).
 """
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
 import json
 import os
-import resource
+import select
+import signal
 import sys
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from callboard.supervisor.process import bind_to_parent
-from callboard.tools.content import (
-    ToolResult,
-    block_from_json,
-    block_to_json,
-    citation_from_json,
-    citation_to_json,
-    error_result,
-)
+from callboard.actors.messages import Work
+from callboard.actors.worker_endings import refused
+from callboard.actors.worker_folder import make_folder, remove_folder, remove_stale
+from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess
+from callboard.supervisor.process import become_subreaper
+from callboard.tools.content import Progress, ToolResult, error_result, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.errors import ToolsError
-from callboard.tools.execute import execute
-from callboard.tools.loader import load_tool
+from callboard.tools.limits import limits_from_json
 
-_MIB = 1024 * 1024
-_PAGE = os.sysconf("SC_PAGESIZE")
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from callboard.run_worker import main; main()"
+)
+_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Run the request on standard input; ``argv[1]`` is the number of the descriptor for the result."""
-    result_fd = int(sys.argv[1])
-    os.set_inheritable(result_fd, False)
+    """Keep the request on standard input; ``argv[1]`` is the number of the descriptor for what there is to tell."""
+    channel_fd = int(sys.argv[1])
+    os.set_inheritable(channel_fd, False)
     request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    bind_to_parent(request["parent"])
-    _redirect()
-    line = _encode(_call(request)) + b"\n"
-    with os.fdopen(result_fd, "wb") as result:
-        result.write(line)
+    stop_fd = _arrange_end(request["parent"])
+    become_subreaper()
+    with os.fdopen(channel_fd, "w", encoding="ascii") as channel:
+
+        def say(message: Mapping[str, Any]) -> None:
+            channel.write(json.dumps(message) + "\n")
+            channel.flush()
+
+        result = keep(
+            work_from_json(request["work"]), stop_fd, lambda p: say({"progress": [p.text, p.fraction]})
+        )
+        if result is not None:
+            say({"result": result_to_json(result)})
 
 
-def result_to_json(result: ToolResult) -> dict[str, Any]:
-    """Give the result's JSON form."""
-    return {
-        "content": [block_to_json(block) for block in result.content],
-        "is_error": result.is_error,
-        "outcome": result.outcome,
-        "citations": [citation_to_json(citation) for citation in result.citations],
-        "metadata": dict(result.metadata),
-    }
+def keep(work: Work, stop_fd: int, progressed: Callable[[Progress], None]) -> ToolResult | None:
+    """Run the call to its end and give its result; None when ``stop_fd`` became readable first.
+
+    To be called in a process that is a sub-reaper and has no other children. Whatever the call started is gone.
+    """
+    try:
+        folder = make_folder()
+    except OSError as fault:
+        return error_result(f"no process could be started for {work.spec.name}: {fault}", "unavailable")
+    process = WorkProcess(work, folder)
+    try:
+        process.start()
+        remove_stale()
+        stopped = _drive(process, work.deadline_s, stop_fd, progressed)
+    except ToolsError as fault:
+        return refused(work.spec.name, work.spec.limits.sandbox, str(fault))
+    except (OSError, TypeError, ValueError) as fault:
+        return error_result(f"no process could be started for {work.spec.name}: {fault}", "unavailable")
+    finally:
+        process.end()
+        process.close()
+        remove_folder(folder)
+    return None if stopped else process.result()
 
 
-def result_from_json(form: dict[str, Any]) -> ToolResult:
-    """Read a result from its JSON form; raises ContentError, KeyError or TypeError on anything else."""
-    return ToolResult(
-        content=tuple(block_from_json(block) for block in form["content"]),
-        is_error=form["is_error"],
-        outcome=form["outcome"],
-        citations=tuple(citation_from_json(citation) for citation in form["citations"]),
-        metadata=form["metadata"],
+def work_to_json(work: Work) -> dict[str, Any]:
+    """Give the call's JSON form; arguments and settings are to be JSON values themselves."""
+    return dataclasses.asdict(work)
+
+
+def work_from_json(form: Mapping[str, Any]) -> Work:
+    """Read a call from its JSON form; of the tool only what a worker needs."""
+    spec, context = form["spec"], form["context"]
+    return Work(
+        spec=ToolSpec(
+            name=spec["name"],
+            description="",
+            parameters={},
+            limits=limits_from_json(spec["limits"]),
+            module=spec["module"],
+            attribute=spec["attribute"],
+        ),
+        arguments=form["arguments"],
+        context=ToolContext(**{**context, "roles": tuple(context["roles"])}),
+        deadline_s=form["deadline_s"],
     )
 
 
-def _call(request: dict[str, Any]) -> ToolResult:
-    spec = ToolSpec(**request["spec"])
-    context = ToolContext(**request["context"])
-    try:
-        tool = load_tool(spec)
-    except ToolsError as fault:
-        advice = 'run with isolation="thread", or put the tool in a module that a new process can import'
-        return error_result(f"the tool {spec.name} could not be loaded: {fault}; {advice}", "unavailable")
-    if spec.memory_mb is not None:
-        _limit_memory(spec.memory_mb)
-    try:
-        return execute(tool, request["arguments"], context)
-    except MemoryError:
-        limit = f" of {spec.memory_mb} MiB" if spec.memory_mb is not None else ""
-        return error_result(f"{spec.name} exceeded its memory limit{limit}")
+def _drive(
+    process: WorkProcess, deadline_s: float, stop_fd: int, progressed: Callable[[Progress], None]
+) -> bool:
+    """Serve the process until it is over; True when it was stopped from outside."""
+    give_up_at = time.monotonic() + deadline_s
+    look_at = time.monotonic() + LOOK_EVERY_S
+    while not process.is_over:
+        now = time.monotonic()
+        if now >= give_up_at:
+            process.stop("deadline")
+            break
+        if now >= look_at:
+            look_at = now + LOOK_EVERY_S
+            process.look()
+            continue
+        fds = [process.pidfd, stop_fd]
+        fds += [process.channel_fd] if process.channel_is_open else []
+        fds += [process.output_fd] if process.output_is_open else []
+        ready = select.select(fds, [], [], min(look_at, give_up_at) - now)[0]
+        if stop_fd in ready:
+            return True
+        if process.output_fd in ready:
+            process.read_output()
+        if process.channel_fd in ready:
+            for progress in process.read_channel():
+                progressed(progress)
+        if process.pidfd in ready:
+            break
+    return False
 
 
-def _encode(result: ToolResult) -> bytes:
-    try:
-        return json.dumps(result_to_json(result)).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as fault:
-        broken = error_result(f"the tool's result has no JSON form: {fault}")
-        return json.dumps(result_to_json(broken)).encode("ascii")
-
-
-def _redirect() -> None:
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    os.close(nowhere)
-    os.dup2(2, 1)
-
-
-def _limit_memory(mib: int) -> None:
-    with open("/proc/self/statm", encoding="ascii") as figures:  # noqa: PTH123
-        used = int(figures.read().split()[0]) * _PAGE
-    resource.setrlimit(resource.RLIMIT_AS, (used + mib * _MIB, used + mib * _MIB))
+def _arrange_end(parent_pid: int) -> int:
+    """Give a descriptor that becomes readable on SIGTERM, which also comes when the parent dies."""
+    stop_r, stop_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    signal.set_wakeup_fd(stop_w, warn_on_full_buffer=False)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit(1)
+    return stop_r
 
 
 if __name__ == "__main__":

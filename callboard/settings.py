@@ -8,20 +8,27 @@ from typing import Any
 
 from callboard.actors.settings import ModelSettings, ServerSettings, Settings, TemplateSettings
 from callboard.config import Config
+from callboard.config_tables import ToolLimitsConfig
 from callboard.embedded import weights
+from callboard.tools.limits import ConfiguredLimits
 
+_DAY_S = 86400.0
 _DOCUMENT_TOOLS = ("search_documents", "read_document")
 
 
 def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
     """Make the settings of a system that runs with this configuration and keeps its state in ``state_dir``."""
+    keep = config.storage.retention_days
     return Settings(
         runtime_dir=str(runtime_dir),
         state_dir=str(state_dir),
         model=_model(config),
         model_actors=config.model.actors,
         tool_modules=config.tools.modules,
+        tool_packages=config.tools.packages,
+        rules=config.rules,
         tool_settings=_tool_settings(config, state_dir),
+        tool_limits={name: _tool_limits(row) for name, row in config.tools.limits.items()},
         templates={
             name: TemplateSettings(
                 system_prompt=template.system_prompt,
@@ -29,7 +36,10 @@ def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
                 max_steps=template.max_steps,
                 on_cap=template.on_cap,
                 turn_deadline_s=template.turn_deadline_s,
+                step_deadline_s=template.step_deadline_s,
+                max_turn_calls=template.max_turn_calls,
                 tool_deadline_s=template.tool_deadline_s,
+                context_policy=template.context_policy,
             )
             for name, template in config.templates.items()
         },
@@ -45,7 +55,11 @@ def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
             )
             for name, server in config.servers.items()
         ),
+        storage_url=config.database_url or "",
+        retention_s=None if keep is None else keep * _DAY_S,
+        team_retention_s={team: days * _DAY_S for team, days in config.storage.retention.items()},
         max_conversations=config.limits.max_conversations,
+        idle_after_s=config.limits.idle_after_s,
         workers_per_step=config.limits.workers_per_step,
     )
 
@@ -54,7 +68,7 @@ def _model(config: Config) -> ModelSettings:
     model = config.model
     found = weights.find() if config.embedded and model.weights is None else model.weights
     return ModelSettings(
-        kind="embedded" if config.embedded else "endpoint",
+        kind="endpoint" if model.kind == "openai" else model.kind,
         name=model.name,
         base_url=model.base_url or "",
         api_key=model.key or "",
@@ -62,7 +76,23 @@ def _model(config: Config) -> ModelSettings:
         connect_s=model.timeouts.connect_s,
         first_token_s=model.timeouts.first_token_s,
         between_tokens_s=model.timeouts.between_tokens_s,
+        total_s=model.timeouts.total_s,
+        stream=model.stream,
+        vision=model.vision,
+        context_tokens=model.context_tokens or (weights.CONTEXT_TOKENS if config.embedded else None),
+        reserve_tokens=model.reserve_tokens,
+        custom_class=model.model_class or "",
+        options=model.options,
         weights=str(found) if found else "",
+    )
+
+
+def _tool_limits(row: ToolLimitsConfig) -> ConfiguredLimits:
+    numbers = row.model_dump(exclude={"readable", "writable"})
+    return ConfiguredLimits(
+        **numbers,
+        readable=tuple(os.fspath(path) for path in row.readable),
+        writable=tuple(os.fspath(path) for path in row.writable),
     )
 
 

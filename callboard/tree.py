@@ -25,6 +25,7 @@ def root_args(settings: Settings) -> dict[str, object]:
         "children": (
             _permanent(names.JOURNAL, "callboard.actors.journal.JournalActor", "journal", args),
             _permanent(names.CATALOGUE, "callboard.actors.catalogue.CatalogueActor", "catalogue", args),
+            _permanent(names.LIMITS, "callboard.actors.limits.LimitsActor", "limits", {}),
             _supervisor(names.MODELS, _models(settings), preload=("openai",)),
             _supervisor(names.SERVERS, _servers(settings)),
             _supervisor(
@@ -33,6 +34,12 @@ def root_args(settings: Settings) -> dict[str, object]:
                 dynamic=True,
                 max_children=settings.max_conversations,
                 preload=("callboard.actors.client", "callboard.actors.tool_worker", _WORKERS_NEED),
+            ),
+            _permanent(
+                names.CALLER,
+                "callboard.actors.caller.CallerActor",
+                "caller",
+                {"settings": settings.without_secrets()},
             ),
             _permanent(
                 names.DIRECTORY,
@@ -50,7 +57,7 @@ def _client(settings: Settings) -> ChildSpec:
         id="client",
         actor="callboard.actors.client.ClientActor",
         kind="client",
-        args={"settings": settings},
+        args={"settings": settings.without_secrets()},
         restart="transient",
         shutdown_s=_SHUTDOWN_S,
         backoff=_QUICK,

@@ -6,10 +6,12 @@ field is a JSON value or a tuple of such, so ``dataclasses.asdict`` gives a view
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 ToolState: TypeAlias = Literal["enabled", "available", "disabled"]
+ConversationState: TypeAlias = Literal["open", "closed", "unfinished", "suspended"]
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "parked", "failed"]
 
 
@@ -19,7 +21,8 @@ class ToolListing:
 
     ``reason`` says why a tool is ``disabled`` and is empty otherwise. ``source`` is ``built-in``, a module's
     name or path, or an external server's name. ``annotations`` are the names of those that are set:
-    ``read_only``, ``destructive``, ``idempotent``, ``open_world``.
+    ``read_only``, ``destructive``, ``idempotent``, ``open_world``. ``limits`` has ``deadline_s`` and, for a local tool,
+    the fields of ``callboard.tools.limits.Limits`` as they hold here; ``parameters`` is the JSON Schema.
     """
 
     name: str
@@ -28,6 +31,18 @@ class ToolListing:
     reason: str = ""
     source: str = ""
     annotations: tuple[str, ...] = ()
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadReport:
+    """What a reload of the tools changed, by tools' names. ``faults``: (module, reason) of those that kept the old."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    faults: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +89,24 @@ class SystemStatus:
     config: str | None
     runtime_dir: str
     conversations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationInfo:
+    """One conversation of a team, active or not. Times are ISO 8601 in UTC; ``title`` is how its first message begins.
+
+    ``state``: ``open`` takes turns, ``closed`` takes no more, ``unfinished`` has a turn under way (or one to be taken
+    up again), ``suspended`` waits for a person. ``cursor`` continues a list behind this one.
+    """
+
+    conversation_id: str
+    team: str = ""
+    user: str = ""
+    template: str = "default"
+    created_at: str = ""
+    updated_at: str = ""
+    events: int = 0
+    turns: int = 0
+    title: str = ""
+    state: ConversationState = "open"
+    cursor: str = ""

@@ -1,7 +1,8 @@
 """The outermost process: opens the actor system, watches root and Thespian's admin, and restarts the whole.
 
 It adopts every orphan below it (child sub-reaper), so that what escapes a dead parent is found and ended. It ends
-in order on SIGTERM or SIGINT, or when its lease (a pipe that its owner holds) is closed. No actor runs in it.
+in order on SIGTERM or SIGINT, or when its lease (a pipe that its owner holds) is closed; SIGHUP it passes on to an
+actor. No actor runs in it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import select
 import signal
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 import psutil
 
 from callboard.supervisor import log, mends
-from callboard.supervisor.envelope import Exiting, Init, Ping, Pong, Shutdown, Started, StartFailed
+from callboard.supervisor.envelope import Envelope, Exiting, Init, Ping, Pong, Shutdown, Started, StartFailed
 from callboard.supervisor.intensity import Intensity, RestartWindow
 from callboard.supervisor.process import (
     become_subreaper,
@@ -81,7 +83,11 @@ class _Tree:
 
 
 class Outermost:
-    """Runs the tree until it is told to stop. Not to be used from a thread."""
+    """Runs the tree until it is told to stop. Not to be used from a thread.
+
+    ``on_hangup`` is the name of an actor and the command that it is sent on SIGHUP; without one, or when the terminal
+    that this process was started from is gone, SIGHUP stops the tree.
+    """
 
     def __init__(
         self,
@@ -90,6 +96,7 @@ class Outermost:
         open_system: Callable[[], ActorSystemLike],
         on_up: Callable[[int], None],
         lease_fd: int | None = None,
+        on_hangup: tuple[str, Any] | None = None,
         intensity: Intensity = WHOLE_RESTARTS,
     ) -> None:
         self._runtime_dir = runtime_dir
@@ -97,6 +104,9 @@ class Outermost:
         self._open_system = open_system
         self._on_up = on_up
         self._lease_fd = lease_fd
+        self._on_hangup = on_hangup
+        self._had_terminal = _has_terminal()
+        self._hangups = 0
         self._window = RestartWindow(intensity)
         self._table = ProcessTable(runtime_dir)
         self._log = log.open_log(runtime_dir, child="outermost")
@@ -221,6 +231,7 @@ class Outermost:
         while True:
             ready = {fd for fd, _ in poll.poll(_BEAT_S * 1000)}
             self._drain_wakeups()
+            self._pass_hangups_on(tree)
             if self._stop_signals or self._lease_fd in ready:
                 return None
             if tree.root_pidfd in ready:
@@ -310,11 +321,28 @@ class Outermost:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def _on_signal(self, number: int, _frame: Any) -> None:
-        self._stop_signals += 1
+        if number == signal.SIGHUP and self._on_hangup is not None:
+            self._hangups += 1
+        else:
+            self._stop_signals += 1
         try:
             os.write(self._wake_w, bytes([number]))
         except BlockingIOError:
             return
+
+    def _pass_hangups_on(self, tree: _Tree) -> None:
+        """A SIGHUP that comes with the loss of our terminal means the end, any other one is a command."""
+        if not self._hangups or self._on_hangup is None:
+            return
+        self._hangups = 0
+        if self._had_terminal and not _has_terminal():
+            self._stop_signals += 1
+            return
+        name, body = self._on_hangup
+        found = self._table.find(name)
+        self._log.info("hangup", to=name, found=found is not None)
+        if found is not None:
+            tree.system.send(found[0], Envelope(request_id=uuid.uuid4().hex, body=body))
 
     def _drain_wakeups(self) -> None:
         try:
@@ -322,6 +350,14 @@ class Outermost:
                 continue
         except BlockingIOError:
             return
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _pid_of(pidfd: int) -> int | None:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from callboard.supervisor.process import become_subreaper
+from callboard.testing.postgres import NoPostgres, PostgresServer
 
 SETTLE_S = 8.0
 
@@ -19,6 +20,28 @@ SETTLE_S = 8.0
 def _adopt_orphans() -> None:
     """Whatever a test leaves running becomes a child of this process, where it can be seen."""
     become_subreaper()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer | NoPostgres]:
+    """A PostgreSQL server for the whole run, started before the first test that wants it; or why there is none."""
+    try:
+        server = PostgresServer()
+    except NoPostgres as reason:
+        yield reason
+        return
+    with server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def journal_url(request: pytest.FixtureRequest, tmp_path: Path, postgres: PostgresServer | NoPostgres) -> str:
+    """Give the URL of an empty journal: what holds for one database must hold for the other."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/state/journal.sqlite3"
+    if isinstance(postgres, NoPostgres):
+        pytest.skip(str(postgres))
+    return postgres.empty("journal")
 
 
 @pytest.fixture(autouse=True)

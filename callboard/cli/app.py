@@ -14,7 +14,10 @@ from typing import Annotated
 import typer
 
 from callboard.cli import listing, options, running, talking, trusting
+from callboard.cli.doctor import doctor_app
 from callboard.cli.exits import EXIT_CODES, READER_GONE, UNREACHABLE, report_os_fault, reported, silence
+from callboard.cli.history import history_app
+from callboard.cli.journal import journal_app
 from callboard.cli.model import model_app
 from callboard.cli.streams import open_missing_streams
 
@@ -67,12 +70,16 @@ app.command("chat")(talking.chat)
 app.command("ask")(talking.ask)
 app.command("serve")(running.serve)
 app.command("stop")(running.stop)
+app.command("reload")(running.reload)
 app.command("status")(running.status)
 app.add_typer(listing.tools_app, name="tools")
 app.command("servers")(listing.servers)
 app.command("tree")(listing.tree)
 app.command("trust")(trusting.trust)
+app.add_typer(history_app, name="history")
+app.add_typer(journal_app, name="journal")
 app.add_typer(model_app, name="model")
+app.add_typer(doctor_app, name="doctor")
 app.command("version")(version)
 
 

@@ -19,6 +19,7 @@ from callboard.errors import CallboardError, ConfigError, ConversationNotFound, 
 
 OK = 0
 TURN_FAILED = 1
+FOUND_FAULTS = 1
 BAD_USAGE = 2
 UNREACHABLE = 3
 TURN_CANCELLED = 4
@@ -29,7 +30,7 @@ EXIT_CODES = """\
 \b
 Exit codes:
   0    answered, or done
-  1    the turn failed
+  1    the turn failed; the journal is damaged (journal check); a tool module was not loaded (reload)
   2    wrong usage or configuration
   3    the system could not be reached or started; nothing is running; output could not be written
   4    the turn was cancelled

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from callboard.cli.exits import report
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from callboard.api import System
     from callboard.views import ServerInfo, ToolListing
 
-_WILDCARDS = frozenset("*?[")
 _DOWN = ("failed", "parked", "restarting")
 
 
@@ -45,11 +45,11 @@ def is_module_fault(listing: ToolListing) -> bool:
 
 
 def check_names(wanted: Iterable[str], known: Collection[str], servers: Collection[str]) -> None:
-    """Raise ToolNotFound for the first name that means no tool; patterns, and names of a server's, pass."""
-    for name in wanted:
-        if name in known or _WILDCARDS & set(name):
-            continue
-        if any(name.startswith(f"{server}__") for server in servers):
+    """Raise ToolNotFound for the first name or pattern that means no tool; a server's may still come, and pass."""
+    from callboard.tools.decision import unmatched_patterns
+
+    for name in unmatched_patterns(wanted, known):
+        if any(name.startswith(f"{server}__") or fnmatchcase(f"{server}__x", name) for server in servers):
             continue
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         hint = f"the nearest is {near[0]!r}; " if near else ""

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callboard.cli import options
-from callboard.cli.exits import reported
+from callboard.cli.exits import OK, TURN_FAILED, reported
 from callboard.cli.opening import open_system
 from callboard.cli.options import Flags, system_name
 from callboard.errors import ToolNotFound
 
 if TYPE_CHECKING:
     from callboard.gateway.terminal.look import Look
+    from callboard.tools.content import ToolResult
     from callboard.views import ActorInfo, ServerInfo, SystemStatus, ToolListing
 
-tools_app = typer.Typer(help="The tools: list them, or show one.")
+tools_app = typer.Typer(help="The tools: list them, show one, or call one.")
 
 ToolArgument = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name, as listed.")]
 
@@ -35,12 +36,13 @@ def tools(
     tools_from: options.ToolsFromOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """List the tools, or show one.
+    """List the tools, show one, or call one.
 
     \b
     Examples:
       callboard tools
       callboard tools show calculate
+      callboard tools call calculate '{"expression": "17*23"}'
       callboard tools --json --tools-from ./my_tools.py
     """
     if context.invoked_subcommand is None:
@@ -87,6 +89,36 @@ def show_tool(
     print_views(found[tool], tool_page(found[tool], _look()), as_json)
 
 
+@tools_app.command("call")
+@reported
+def call_tool(
+    context: typer.Context,
+    tool: ToolArgument,
+    arguments: Annotated[
+        str, typer.Argument(metavar="ARGUMENTS", help="A JSON object; nothing is no arguments.")
+    ] = "",
+    name: options.NameOption = None,
+    config: options.ConfigOption = None,
+    tools_from: options.ToolsFromOption = None,
+    deadline: options.ToolDeadlineOption = None,
+    as_json: options.JsonOption = False,
+) -> int:
+    """Call one tool, on the same path as a model's call, and print its result; 1 when that is an error.
+
+    What the tool prints goes to standard error. You are the operator: no permission is asked.
+    """
+    from callboard.tool_call import call
+    from callboard.tools.content import result_to_json
+
+    with open_system(system_name(context, name), _flags(config, tools_from)) as system:
+        ran = call(system, tool, arguments, deadline_s=deadline)
+    if as_json:
+        typer.echo(json.dumps({**result_to_json(ran.result), "duration_s": ran.duration_s}, indent=2))
+    else:
+        print_result(ran.result)
+    return TURN_FAILED if ran.result.is_error else OK
+
+
 @reported
 def servers(
     context: typer.Context,
@@ -115,6 +147,16 @@ def tree(
     with open_system(system_name(context, name), _flags(config, None)) as system:
         found = system.tree()
     print_views(found, tree_lines(found, _look()), as_json)
+
+
+def print_result(result: ToolResult) -> None:
+    """Print what a tool gave, and on standard error what it printed; where the result was cut, the whole of it."""
+    from callboard.gateway.terminal.plain import clean
+    from callboard.tool_call import shown
+
+    if result.output:
+        typer.echo(clean(result.output), err=True, nl=not result.output.endswith("\n"))
+    typer.echo(clean(shown(result)))
 
 
 def print_views(

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
 from callboard.cli.options import Flags
-from callboard.errors import NoDaemon, Unavailable
+from callboard.errors import NoDaemon, Refused, Unavailable
 
 if TYPE_CHECKING:
-    from callboard.api import System
+    from callboard.api import Conversation, System
     from callboard.config import Config
 
 Weights: TypeAlias = Literal["not needed", "required", "offered", "agreed"]
@@ -23,10 +26,14 @@ Weights: TypeAlias = Literal["not needed", "required", "offered", "agreed"]
 _OTHERWISE = "or use another model: set OPENAI_API_KEY, or --base-url and --model"
 
 
-def open_system(name: str, flags: Flags, weights: Weights = "not needed") -> System:
+def open_system(name: str, flags: Flags, weights: Weights = "not needed", *, lasting: bool = False) -> System:
     """Attach to the system ``name``; with flags, or when none runs, start a private one. Raises
     CallboardError.
+
+    ``lasting``: a private one works on the journal of ``name``, which must not run then; else, beside a running
+    system, it keeps a journal of its own, which goes with it.
     """
+    from callboard import daemon
     from callboard.api import connect
 
     if not flags.given:
@@ -35,6 +42,14 @@ def open_system(name: str, flags: Flags, weights: Weights = "not needed") -> Sys
         except NoDaemon:
             pass
     config = flags.load()
+    if daemon.runs(name):
+        if lasting:
+            raise Refused(
+                f"the system {name} runs and has its conversations; leave the configuration flags out, or stop it"
+            )
+        config = _with_storage(config, path=None, url=None)
+    elif lasting:
+        config = _with_storage(config, path=config.storage_path(name))
     check_model(config, weights)
     return connect(name=name, config=config, private=True)
 
@@ -47,6 +62,40 @@ def attach(name: str) -> System:
     if not daemon.runs(name):
         raise NoDaemon(f"no system named {name} is running; start one with 'callboard serve'")
     return connect(name=name, private=False)
+
+
+@contextmanager
+def opened(
+    system: System,
+    conversation_id: str | None,
+    *,
+    team: str,
+    user: str,
+    template: str,
+    tools: Sequence[str] | None,
+) -> Iterator[Conversation]:
+    """Give a new conversation, closed at the end; or go on with one, as the user and roles it was opened for.
+
+    One that goes on is left open. Raises ConversationNotFound, or Refused for ``tools`` of one that exists.
+    """
+    if conversation_id is None:
+        with closing(
+            system.conversation(team=team, user=user, template=template, tools=tools)
+        ) as conversation:
+            yield conversation
+        return
+    from callboard.actors.events import ConversationOpened
+
+    if tools is not None:
+        raise Refused(
+            "--tools is for a new conversation; in a chat, /enable and /disable change an old one's"
+        )
+    log = system.history(conversation_id, team=team)
+    first = next((event for event in log if isinstance(event, ConversationOpened)), None)
+    whose, roles = (first.user, first.roles) if first is not None else (user, ())
+    yield system.conversation(
+        team=team, user=whose, roles=roles, conversation_id=conversation_id, linked=False, create=False
+    )
 
 
 def check_model(config: Config, weights: Weights) -> None:
@@ -71,6 +120,10 @@ def check_model(config: Config, weights: Weights) -> None:
     from callboard.cli.model import pull_shown
 
     pull_shown(files.DEFAULT_SOURCES, config.model.weights)
+
+
+def _with_storage(config: Config, **changes: Path | None) -> Config:
+    return config.model_copy(update={"storage": config.storage.model_copy(update=changes)})
 
 
 def _agrees(config: Config) -> bool:

@@ -61,6 +61,8 @@ ToolsOption = Annotated[
 TemplateOption = Annotated[
     str, typer.Option("--template", metavar="NAME", help="The template to start the conversation from.")
 ]
+TeamOption = Annotated[str, typer.Option("--team", metavar="NAME", help="Which team's; none if not given.")]
+UserOption = Annotated[str, typer.Option("--user", metavar="NAME", help="For which user; none if not given.")]
 DeadlineOption = Annotated[
     float | None,
     typer.Option("--deadline", metavar="SECONDS", callback=_seconds, help="End the turn after this long."),
@@ -69,6 +71,14 @@ ToolDeadlineOption = Annotated[
     float | None,
     typer.Option(
         "--tool-deadline", metavar="SECONDS", callback=_seconds, help="Kill each tool call after this long."
+    ),
+]
+ApproveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--approve",
+        metavar="NAME|all",
+        help="Approve of calls of this tool that wait for a person (a pattern; may be repeated).",
     ),
 ]
 YesOption = Annotated[

@@ -1,14 +1,17 @@
-"""``callboard serve``, ``stop`` and ``status``: the daemon's life."""
+"""``callboard serve``, ``stop``, ``reload`` and ``status``: the daemon's life."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import sys
 
 import typer
 
 from callboard.cli import options
-from callboard.cli.exits import reported
+from callboard.cli.exits import FOUND_FAULTS, reported
+from callboard.cli.exits import report as report_fault
 from callboard.cli.listing import print_views
 from callboard.cli.opening import attach, check_model
 from callboard.cli.options import Flags, system_name
@@ -59,6 +62,28 @@ def stop(context: typer.Context, name: options.NameOption = None) -> None:
     with attach(wanted) as system:
         system.stop()
     typer.echo(f"{wanted} is stopped")
+
+
+@reported
+def reload(
+    context: typer.Context, name: options.NameOption = None, as_json: options.JsonOption = False
+) -> int:
+    """Load the running daemon's tools anew, as SIGHUP does, and say what changed.
+
+    Calls under way end undisturbed; later ones use the new code. A module that cannot be loaded keeps the tools that
+    it had: it is told, and the exit code is 1.
+    """
+    with attach(system_name(context, name)) as system:
+        report = system.reload()
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(report), indent=2))
+    else:
+        told = {"added": report.added, "changed": report.changed, "removed": report.removed}
+        lines = [f"{word}: {', '.join(names)}" for word, names in told.items() if names]
+        typer.echo("\n".join(lines) or "nothing changed")
+    for _, reason in report.faults:
+        report_fault(reason)
+    return FOUND_FAULTS if report.faults else 0
 
 
 @reported

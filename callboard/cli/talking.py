@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,12 +15,15 @@ import typer
 from callboard.cli import options
 from callboard.cli.exits import BAD_USAGE, INTERRUPTED, TURN_CANCELLED, TURN_FAILED, report, reported
 from callboard.cli.faults import check_tools, tell_servers_down
-from callboard.cli.opening import open_system
+from callboard.cli.history import complete_ids
+from callboard.cli.opening import Weights, open_system, opened
 from callboard.cli.options import Flags, system_name, tool_names
 from callboard.errors import CallboardError
 
 if TYPE_CHECKING:
+    from callboard.actors.events import Event
     from callboard.api import Conversation, System
+    from callboard.gateway.terminal.approvals import Decider
 
 MAX_QUESTION = 1 << 20
 
@@ -28,7 +33,12 @@ QuestionArgument = Annotated[
 ]
 ConversationOption = Annotated[
     str | None,
-    typer.Option("--conversation", metavar="ID", help="Go on with this conversation of the running system."),
+    typer.Option(
+        "--conversation",
+        metavar="ID",
+        help="Go on with this conversation ('history list').",
+        autocompletion=complete_ids,
+    ),
 ]
 EventsOption = Annotated[
     bool, typer.Option("--json", help="Print the turn's events, one JSON object a line.")
@@ -47,6 +57,9 @@ def chat(
     tools_from: options.ToolsFromOption = None,
     template: options.TemplateOption = "default",
     conversation: ConversationOption = None,
+    team: options.TeamOption = "",
+    user: options.UserOption = "",
+    approve: options.ApproveOption = None,
     yes: options.YesOption = False,
 ) -> int:
     """Talk to an agent that uses tools.
@@ -58,22 +71,20 @@ def chat(
     Examples:
       callboard chat
       callboard chat --base-url http://127.0.0.1:8080/v1 --model small --tools-from ./my_tools.py
+      callboard chat --conversation ID
       printf 'What is 17*23?\\n' | callboard chat --yes
     """
     flags = Flags(
         config=config, base_url=base_url, model=model, api_key=api_key, tools_from=tuple(tools_from or ())
     )
-    with open_system(system_name(context, name), flags, "agreed" if yes else "offered") as system:
+    weights: Weights = "agreed" if yes else "offered"
+    lasting = conversation is not None
+    with open_system(system_name(context, name), flags, weights, lasting=lasting) as system:
         wanted = tool_names(tools)
         check_tools(system, flags, wanted)
         tell_servers_down(system)
-        if conversation is not None:
-            opened = system.conversation(
-                template=template, tools=wanted, conversation_id=conversation, linked=False, create=False
-            )
-            return _chat(system, opened)
-        with closing(system.conversation(template=template, tools=wanted)) as opened:
-            return _chat(system, opened)
+        with opened(system, conversation, team=team, user=user, template=template, tools=wanted) as talk:
+            return _chat(system, talk, approve or ())
 
 
 @reported
@@ -88,9 +99,13 @@ def ask(
     tools: options.ToolsOption = None,
     tools_from: options.ToolsFromOption = None,
     template: options.TemplateOption = "default",
+    conversation: ConversationOption = None,
+    team: options.TeamOption = "",
+    user: options.UserOption = "",
     deadline: options.DeadlineOption = None,
     tool_deadline: options.ToolDeadlineOption = None,
     as_json: EventsOption = False,
+    approve: options.ApproveOption = None,
     yes: options.YesOption = False,
 ) -> int:
     """Ask one question: the answer on standard output, the activity on standard error.
@@ -102,6 +117,7 @@ def ask(
     Examples:
       callboard ask "What is 17*23?"
       callboard ask --json --tools calculate,current_time --tool-deadline 2 "How late is it?"
+      callboard ask --conversation ID "And times two?"
       git diff | callboard ask --base-url http://127.0.0.1:8080/v1 --model small
     """
     text = _question(question)
@@ -110,16 +126,18 @@ def ask(
     flags = Flags(
         config=config, base_url=base_url, model=model, api_key=api_key, tools_from=tuple(tools_from or ())
     )
-    with open_system(system_name(context, name), flags, "agreed" if yes else "required") as system:
+    weights: Weights = "agreed" if yes else "required"
+    lasting = conversation is not None
+    with open_system(system_name(context, name), flags, weights, lasting=lasting) as system:
         wanted = tool_names(tools)
         check_tools(system, flags, wanted)
-        with closing(system.conversation(template=template, tools=wanted)) as opened:
-            code = _ask(opened, text, deadline, tool_deadline, as_json)
+        with opened(system, conversation, team=team, user=user, template=template, tools=wanted) as talk:
+            code = _ask(talk, text, deadline, tool_deadline, as_json, approve or ())
             tell_servers_down(system)
             return code
 
 
-def _chat(system: System, conversation: Conversation) -> int:
+def _chat(system: System, conversation: Conversation, approve: Sequence[str]) -> int:
     from callboard.gateway.terminal.chat import Chat
     from callboard.gateway.terminal.lines import PipedLines, PromptedLines
     from callboard.gateway.terminal.look import look_of
@@ -127,10 +145,12 @@ def _chat(system: System, conversation: Conversation) -> int:
 
     look = look_of(sys.stdout, os.environ)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return Chat(system, conversation, PipedLines(sys.stdin), out=sys.stdout, look=look).run()
+        return Chat(
+            system, conversation, PipedLines(sys.stdin), out=sys.stdout, look=look, approve=approve
+        ).run()
     typer.echo(look.paint(_greeting(system, conversation), "dim"))
     with closing(PromptedLines(state_dir() / "chat_history")) as lines:
-        return Chat(system, conversation, lines, out=sys.stdout, look=look).run()
+        return Chat(system, conversation, lines, out=sys.stdout, look=look, approve=approve).run()
 
 
 def _greeting(system: System, conversation: Conversation) -> str:
@@ -146,14 +166,17 @@ def _ask(
     deadline_s: float | None,
     tool_deadline_s: float | None,
     as_json: bool,
+    approve: Sequence[str],
 ) -> int:
     from callboard.actors.events import event_to_json
+    from callboard.gateway.terminal.approvals import have_decided, waiting_turn
     from callboard.gateway.terminal.chat import ending_code, write_pieces
     from callboard.gateway.terminal.interrupts import CancelOnInterrupt
     from callboard.gateway.terminal.look import look_of
     from callboard.gateway.terminal.turn_text import TurnText
 
     turn = TurnText(look_of(sys.stderr, os.environ), streaming=sys.stdout.isatty())
+    decider = _decider(approve, as_json)
     code = TURN_FAILED
 
     def cancel() -> None:
@@ -162,16 +185,38 @@ def _ask(
         except CallboardError as fault:
             report(str(fault))
 
+    def show(event: Event) -> None:
+        if as_json:
+            print(json.dumps(event_to_json(event), default=str), flush=True)  # noqa: T201
+        else:
+            write_pieces(turn.feed(event), sys.stdout, sys.stderr)
+
     with CancelOnInterrupt(cancel) as interrupts:
+        for event in waiting_turn(conversation):
+            have_decided(conversation, event, decider, report, cancel)
         for event in conversation.ask(text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s):
-            if as_json:
-                print(json.dumps(event_to_json(event), default=str), flush=True)  # noqa: T201
-            else:
-                write_pieces(turn.feed(event), sys.stdout, sys.stderr)
+            show(event)
+            have_decided(conversation, event, decider, report, cancel)
             if event.terminal:
                 code = ending_code(event)
     write_pieces(turn.end(), sys.stdout, sys.stderr)
     return INTERRUPTED if interrupts.pressed and code == TURN_CANCELLED else code
+
+
+def _decider(approve: Sequence[str], as_json: bool) -> Decider:
+    """A person is asked where one sits at the terminal; the answers come from there, not from a pipe."""
+    from callboard.gateway.terminal.approvals import ListDecider, PersonDecider
+    from callboard.gateway.terminal.interrupts import raising_interrupts
+    from callboard.gateway.terminal.look import look_of
+
+    def answer(question: str, _text: str) -> str | None:
+        typer.echo(question, nl=False, err=True)
+        with raising_interrupts():
+            return sys.stdin.readline(MAX_QUESTION) or None
+
+    if approve or as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return ListDecider(approve)
+    return PersonDecider(answer, partial(typer.echo, err=True), look_of(sys.stderr, os.environ))
 
 
 def _question(given: str | None) -> str | None:

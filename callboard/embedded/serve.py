@@ -27,12 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from callboard.embedded.weights import MODEL_NAME
+from callboard.embedded.weights import CONTEXT_TOKENS, MODEL_NAME
 
 HOST = "127.0.0.1"
 ENV_KEY = "CALLBOARD_EMBEDDED_KEY"
 MAX_THREADS = 4
-CONTEXT_TOKENS = 8192
 PROMPT_CACHE_MIB = 256
 READY_WITHIN_S = 120.0
 ASK_AGAIN_S = 0.1

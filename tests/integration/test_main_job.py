@@ -216,7 +216,7 @@ def test_another_principal_finds_no_such_conversation(system: System) -> None:
     list(mine.ask("a secret"))
     for user, team in (("bob", "red"), ("ann", "blue"), ("", "")):
         with pytest.raises(ConversationNotFound):
-            system.conversation(user=user, team=team, conversation_id="mine")
+            system.conversation(user=user, team=team, conversation_id="mine", create=team == "red")
         with pytest.raises(ConversationNotFound):
             Conversation(system, "mine", Principal(user=user, team=team)).history()
     assert system.conversation(user="ann", team="red", conversation_id="mine").history() == mine.history()

@@ -8,6 +8,8 @@ import pytest
 
 from callboard.actors.chat_model import Usage
 from callboard.actors.events import (
+    ApprovalDecided,
+    ApprovalRequested,
     ConversationOpened,
     Event,
     EventError,
@@ -19,9 +21,12 @@ from callboard.actors.events import (
     ToolCallStarted,
     TurnAnswered,
     TurnCancelled,
+    TurnContinued,
     TurnFailed,
+    TurnInterrupted,
     TurnResumed,
     TurnStarted,
+    TurnSuspended,
     event_from_json,
     event_to_json,
 )
@@ -48,6 +53,12 @@ SAMPLES: list[Event] = [
     ),
     TurnStarted(seq=2, turn_id="t", text="hi", deadline_s=3.0),
     TurnResumed(turn_id="t", attempt=2),
+    TurnInterrupted(turn_id="t"),
+    TurnSuspended(turn_id="t"),
+    TurnContinued(turn_id="t"),
+    StepFinished(turn_id="t", step=2, repeated=("f",)),
+    ApprovalRequested(turn_id="t", call_id="a", tool="f", arguments={"n": 1}, digest="d", reason="r"),
+    ApprovalDecided(turn_id="t", call_id="a", approved=True, arguments={"n": 2}, by="ann", reason="r"),
     StepFinished(
         turn_id="t",
         step=1,

@@ -173,6 +173,11 @@ LOST = TextDiscarded(turn_id="t", reason="killed")
         ([delta("391\n"), answered("391")], "391\n", "391\n"),
         ([*CALLED, delta("391"), step("391"), answered("391")], "Let me see.\n391\n", "391\n"),
         ([delta("3"), LOST, delta("391"), answered("391")], "3\n391\n", "391\n"),
+        (
+            [delta("3"), TurnResumed(turn_id="t", attempt=1), delta("391"), answered("391")],
+            "3\n391\n",
+            "391\n",
+        ),
         ([delta("wrong"), answered("391")], "wrong\n391\n", "391\n"),
         ([delta("3"), TurnFailed(turn_id="t", reason="model", message="m")], "3\n", ""),
         ([delta("3")], "3\n", ""),

@@ -7,19 +7,37 @@ import os
 import pty
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from callboard.actors.events import Event, TextDelta, TurnAnswered, TurnCancelled, TurnFailed, TurnStarted
-from callboard.errors import ToolNotFound, Unavailable
+from callboard.actors.events import (
+    ApprovalRequested,
+    Event,
+    TextDelta,
+    TurnAnswered,
+    TurnCancelled,
+    TurnFailed,
+    TurnStarted,
+)
+from callboard.errors import Refused, ToolNotFound, Unavailable
 from callboard.gateway.terminal.chat import Chat
 from callboard.gateway.terminal.interrupts import CancelOnInterrupt
 from callboard.gateway.terminal.lines import PipedLines, PromptedLines
 from callboard.gateway.terminal.look import Look
 from callboard.views import ActorInfo, ServerInfo, ToolListing
+
+WAITING = ApprovalRequested(
+    seq=1,
+    turn_id="t",
+    call_id="c",
+    tool="del\x1b[2Jete",
+    arguments={"path": "/x"},
+    reason="it is destructive",
+)
 
 
 class FakeSystem:
@@ -37,6 +55,9 @@ class FakeConversation:
         self.asked: list[str] = []
         self.toggled: list[tuple[str, bool]] = []
         self.cancelled = threading.Event()
+        self.waiting: dict[str, ApprovalRequested] = {}
+        self.left_behind: list[Event] = []
+        self.decided: list[tuple[str, bool, Any, bool]] = []
 
     def ask(
         self,
@@ -52,6 +73,10 @@ class FakeConversation:
         match text:
             case "fail":
                 yield TurnFailed(turn_id="t", reason="model_rejected", message="wrong key")
+            case "delete":
+                self.waiting["c"] = WAITING
+                yield WAITING
+                yield TurnCancelled(turn_id="t") if self.waiting else TurnAnswered(turn_id="t", text="done")
             case "break":
                 raise Unavailable("the daemon is gone")
             case "interrupt" | "interrupt twice":
@@ -65,6 +90,31 @@ class FakeConversation:
 
     def cancel(self) -> None:
         self.cancelled.set()
+
+    def events(
+        self, after: int = 0, *, until_idle: bool = False, timeout_s: float | None = None
+    ) -> Iterator[Event]:
+        yield from self.left_behind[after:]
+
+    def pending(self) -> tuple[ApprovalRequested, ...]:
+        return tuple(self.waiting.values())
+
+    def approve(
+        self,
+        call_id: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        for_conversation: bool = False,
+        reason: str = "",
+    ) -> None:
+        if arguments == {"bad": True}:
+            raise Refused("the arguments do not fit")
+        del self.waiting[call_id]
+        self.decided.append((call_id, True, arguments, for_conversation))
+
+    def deny(self, call_id: str, reason: str = "") -> None:
+        del self.waiting[call_id]
+        self.decided.append((call_id, False, reason, False))
 
     def enable(self, name: str, /) -> None:
         self.toggled.append((name, True))
@@ -88,6 +138,7 @@ class Prompt:
 
     def __init__(self, *lines: str | type[KeyboardInterrupt]) -> None:
         self._lines = iter(lines)
+        self.questions: list[tuple[str, str]] = []
 
     def read(self) -> str | None:
         line = next(self._lines, None)
@@ -95,15 +146,21 @@ class Prompt:
             raise line
         return line
 
+    def answer(self, question: str, text: str = "") -> str | None:
+        self.questions.append((question, text))
+        return self.read()
+
     @contextmanager
     def listening(self, cancel: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def chat(lines: Prompt | str) -> tuple[int, str, FakeConversation]:
-    conversation, out = FakeConversation(), io.StringIO()
+def chat(
+    lines: Prompt | str, approve: tuple[str, ...] = (), conversation: FakeConversation | None = None
+) -> tuple[int, str, FakeConversation]:
+    conversation, out = conversation or FakeConversation(), io.StringIO()
     source = PipedLines(io.StringIO(lines)) if isinstance(lines, str) else lines
-    code = Chat(FakeSystem(), conversation, source, out=out, look=Look()).run()
+    code = Chat(FakeSystem(), conversation, source, out=out, look=Look(), approve=approve).run()
     return code, out.getvalue(), conversation
 
 
@@ -208,3 +265,55 @@ def test_cancel_typed_during_a_turn_is_heard_and_other_lines_wait(
     finally:
         os.close(keyboard)
         os.close(terminal)
+
+
+@pytest.mark.parametrize(
+    ("typed", "decided"),
+    [
+        (["y"], ("c", True, None, False)),
+        (["Always"], ("c", True, None, True)),
+        (["what?", "yes"], ("c", True, None, False)),
+        (["n", "not today"], ("c", False, "not today", False)),
+        (["e", '{"path": "/y"}'], ("c", True, {"path": "/y"}, False)),
+        (["e", "{", "e", "[]", "y"], ("c", True, None, False)),
+        (["e", '{"bad": true}', "y"], ("c", True, None, False)),
+        (["e", '{"bad": true}'] * 3, ("c", False, "no approval that was given could be used", False)),
+        ([], ("c", False, "the person left without an answer", False)),
+    ],
+)
+def test_a_person_decides_on_a_call_that_waits(
+    typed: list[str], decided: tuple[str, bool, Any, bool]
+) -> None:
+    prompt = Prompt("delete", *typed)
+    _, out, conversation = chat(prompt)
+    assert conversation.decided == [decided]
+    assert "delete waits for your approval: it is destructive" in out
+    assert '"path": "/x"' in out
+    assert "\x1b" not in out
+    assert all(text == '{"path": "/x"}' for question, text in prompt.questions if "JSON" in question)
+
+
+def test_ctrl_c_at_the_question_cancels_the_turn() -> None:
+    code, _, conversation = chat(Prompt("delete", KeyboardInterrupt))
+    assert conversation.cancelled.is_set()
+    assert conversation.decided == []
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("approve", "is_approved"), [((), False), (("all",), True), (("del*",), True), (("other",), False)]
+)
+def test_in_a_pipe_the_list_decides(approve: tuple[str, ...], is_approved: bool) -> None:
+    code, _, conversation = chat("delete\n", approve)
+    assert [decided[1] for decided in conversation.decided] == [is_approved]
+    assert is_approved or "--approve" in conversation.decided[0][2]
+    assert code == 0
+
+
+def test_a_turn_that_waited_before_the_chat_is_taken_up_first() -> None:
+    conversation = FakeConversation()
+    conversation.waiting["c"] = WAITING
+    conversation.left_behind = [WAITING, TurnAnswered(seq=2, turn_id="t", text="it is gone")]
+    _, out, _ = chat(Prompt("y"), conversation=conversation)
+    assert conversation.decided == [("c", True, None, False)]
+    assert "it is gone" in out

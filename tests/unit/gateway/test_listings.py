@@ -6,7 +6,15 @@ import io
 
 import pytest
 
-from callboard.actors.events import Event, ToolDisabled, TurnAnswered, TurnCancelled, TurnStarted
+from callboard.actors.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Event,
+    ToolDisabled,
+    TurnAnswered,
+    TurnCancelled,
+    TurnStarted,
+)
 from callboard.gateway.terminal.listings import (
     history_lines,
     server_lines,
@@ -108,6 +116,16 @@ def test_the_history_reads_like_the_dialogue() -> None:
     ]
     lines = [line.rstrip() for line in history_lines(events, LOOK)]
     assert lines == ["", "> a", "  b", "x", "y", "calculate was disabled", "", ">", "✗ cancelled"]
+    approvals: list[Event] = [
+        ApprovalRequested(turn_id="1", call_id="c", tool="wipe", reason="it deletes"),
+        ApprovalDecided(turn_id="1", call_id="c", approved=False, by="ann", reason="not \x1b[2Jtoday"),
+        ApprovalDecided(turn_id="1", call_id="c", approved=True),
+    ]
+    assert history_lines(approvals, LOOK) == [
+        "wipe waited for a person: it deletes",
+        "denied by ann: not today",
+        "approved",
+    ]
     assert history_lines([], LOOK) == ["Nothing has been said yet."]
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from callboard.actors import call as call_module
+from callboard.actors import call_worker
 from callboard.actors.call import Calls
 from callboard.actors.chat_model import ModelReply
 from callboard.actors.events import Event, ToolCallFinished
 from callboard.actors.history import items_of
 from callboard.actors.items import FunctionCall, FunctionCallOutput
 from callboard.actors.messages import Worked
-from callboard.actors.turn import Turn
-from callboard.actors.turn_terms import (
+from callboard.actors.turn import (
     Append,
     Begin,
     CallFinished,
@@ -26,10 +25,11 @@ from callboard.actors.turn_terms import (
     Input,
     ModelReplied,
     StartCall,
+    Turn,
     TurnLimits,
 )
 from callboard.supervisor.child import Spawned
-from callboard.supervisor.envelope import Failure
+from callboard.supervisor.envelope import Failure, Shutdown
 from callboard.supervisor.requests import Pending, Requests
 from callboard.tools.content import TextBlock, ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
@@ -58,6 +58,9 @@ class Host:
         self.continues: list[Callable[[], None]] = []
         self.living: dict[str, int] = {}
         self.forgotten: list[int] = []
+        self.pidfds: dict[str, int] = {}
+        self.deaf = False
+        self.killed: list[int] = []
         self.refuse = False
         self.peak = 0
         self._pids = itertools.count(1)
@@ -86,7 +89,22 @@ class Host:
         number = next(self._pids)
         self.living[init.id] = number
         self.peak = max(self.peak, len(self.living))
-        return Spawned(address=init.id, pid=number, pidfd=os.open(os.devnull, os.O_RDONLY))
+        self.pidfds[init.id] = os.open(os.devnull, os.O_RDONLY)
+        return Spawned(address=init.id, pid=number, pidfd=self.pidfds[init.id])
+
+    def send(self, address: str, message: Any) -> None:
+        """A worker that is asked to end does, unless it is deaf."""
+        if isinstance(message, Shutdown) and not self.deaf:
+            self.die(address)
+
+    def kill(self, pid: int) -> None:
+        self.killed.append(pid)
+        for row in [row for row, number in self.living.items() if number == pid]:
+            self.die(row)
+
+    def die(self, row: str) -> None:
+        """The kernel tells of a death a moment later."""
+        self.after(0.001, lambda: self.watched.get(self.pidfds[row], lambda _: None)(1))
 
     def forget_child(self, worker: Spawned) -> None:
         self.forgotten.append(worker.pid)
@@ -111,6 +129,7 @@ class Stream:
 
     def __init__(self, limit: int) -> None:
         self.host = Host()
+        _HOSTS.append(self.host)
         self.heard: list[tuple[str, ToolResult]] = []
         self.calls = Calls(self.host, lambda id, result, _: self.heard.append((id, result)), limit)  # type: ignore[arg-type]
 
@@ -124,31 +143,42 @@ class Stream:
         return f"conversations.c1.call-{number}"
 
     def result(self, number: int, text: str = "ok") -> Stream:
+        """The worker replies, clears away and ends."""
         self.calls.take(Worked(worker=self.worker(number), result=text_result(text)))
+        if self.worker(number) in self.host.living:
+            self.host.die(self.worker(number))
+        self.host.advance(0.01)
         return self
 
     def die(self, number: int) -> Stream:
         """The worker's process is gone."""
-        row = self.worker(number)
-        fd = next(
-            call.worker.pidfd for call in self.calls._running.values() if call.row == row and call.worker
-        )
-        self.host.watched[fd](1)
+        self.host.die(self.worker(number))
+        self.host.advance(0.01)
         return self
 
     def at_rest(self) -> bool:
         """No process, no row, no watch, no timer that could still speak."""
         self.host.advance(1000.0)
-        return not (self.host.living or self.host.rows or self.host.watched or self.calls._running)
+        return not (
+            self.host.living
+            or self.host.rows
+            or self.host.watched
+            or self.calls._running
+            or self.calls._taken
+        )
 
 
 @pytest.fixture(autouse=True)
 def _no_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pids of this file are made up: nothing must be signalled."""
-    for name in ("kill", "kill_group"):
-        monkeypatch.setattr(call_module, name, lambda *_: None)
-    monkeypatch.setattr(call_module, "start_time", lambda _pid: 0.0)
+    """The pids of this file are made up: signals go to the stream's own host."""
+    monkeypatch.setattr(call_worker, "kill_group", lambda *_: None)
+    monkeypatch.setattr(call_worker, "kill", lambda pid: _HOSTS[-1].kill(pid))
+    monkeypatch.setattr(call_worker, "start_time", lambda _pid: 0.0)
     yield
+    _HOSTS.clear()
+
+
+_HOSTS: list[Host] = []
 
 
 @covers("OTP-46")
@@ -196,13 +226,53 @@ def test_the_turn_puts_results_in_call_order_whoever_was_first() -> None:
 @covers("OTP-46")
 def test_a_late_call_is_killed_and_named_and_the_others_go_on() -> None:
     stream = Stream(limit=2).start("late", deadline_s=1.0).start("fine", "waits")
-    stream.host.advance(1.0)
+    stream.host.advance(1.8)
     assert [(id, result.outcome) for id, result in stream.heard] == [("late", "deadline")]
     assert "tool_late exceeded its deadline of 1 s" in text_of(stream.heard[0][1])
     assert stream.worker(1) not in stream.host.living
     stream.result(1, "too late").result(2).result(3)
     assert [id for id, _ in stream.heard] == ["late", "fine", "waits"]
     assert stream.at_rest()
+
+
+@covers("OTP-46")
+def test_a_place_is_free_when_the_process_is_down_not_when_it_replied() -> None:
+    stream = Stream(limit=1).start("a", "b")
+    stream.calls.take(Worked(worker=stream.worker(1), result=text_result("ok")))
+    assert [id for id, _ in stream.heard] == ["a"]
+    stream.host.advance(0.01)
+    assert list(stream.host.living) == [stream.worker(1)]
+    stream.die(1)
+    assert list(stream.host.living) == [stream.worker(2)]
+    stream.calls.kill("b")
+    assert stream.at_rest()
+
+
+@covers("OTP-46")
+def test_a_worker_that_replied_and_does_not_end_is_killed() -> None:
+    stream = Stream(limit=1).start("a", "b")
+    stream.calls.take(Worked(worker=stream.worker(1), result=text_result("ok")))
+    stream.host.advance(4.9)
+    assert stream.host.killed == []
+    stream.host.advance(0.2)
+    assert stream.host.killed == [1]
+    assert list(stream.host.living) == [stream.worker(2)]
+    stream.result(2)
+    assert stream.at_rest()
+
+
+@covers("OTP-46")
+def test_a_worker_that_does_not_end_when_it_is_asked_is_killed() -> None:
+    stream = Stream(limit=1)
+    stream.host.deaf = True
+    stream.start("a")
+    stream.calls.kill("a")
+    stream.host.advance(0.9)
+    assert stream.host.killed == []
+    stream.host.advance(0.2)
+    assert stream.host.killed == [1]
+    assert stream.at_rest()
+    assert stream.heard == []
 
 
 @covers("OTP-46")
@@ -227,6 +297,7 @@ def test_a_crashed_call_names_its_input() -> None:
 @covers("OTP-46", "OTP-58")
 def test_a_result_that_its_process_death_has_overtaken_still_counts() -> None:
     stream = Stream(limit=1).start("a").die(1)
+    assert stream.heard == []
     stream.result(1, "made it")
     stream.host.advance(5.0)
     assert [(id, text_of(result)) for id, result in stream.heard] == [("a", "made it")]
@@ -237,6 +308,7 @@ def test_ending_early_leaves_no_process_and_no_message() -> None:
     stream = Stream(limit=2).start("a", "b", "c", "d")
     for id in ("c", "a", "b", "d"):
         stream.calls.kill(id)
+    stream.host.advance(0.01)
     assert stream.host.living == {}
     for number in range(1, 6):
         stream.result(number)
@@ -251,6 +323,7 @@ def test_a_call_that_no_process_can_be_started_for_fails_clearly_and_the_others_
     stream.start("b")
     for action in stream.host.continues:
         action()
+    stream.host.refuse = False
     stream.result(1)
     assert [(id, result.outcome) for id, result in stream.heard] == [("b", "unavailable"), ("a", "ok")]
     assert "no process could be started for tool_b" in text_of(stream.heard[0][1])
