@@ -97,6 +97,7 @@ class Turns:
         self.started: TurnStarted | None = None
         self._damaged = False
         self._resuming = False
+        self._stopping = False
         self._asking: AskModel | None = None
         self._when_taken_up: list[Callable[[], None]] = []
         self._timers: dict[type, Timer] = {}
@@ -105,7 +106,7 @@ class Turns:
     @property
     def is_idle(self) -> bool:
         """True when no turn is under way, or one that waits for a person, and no message waits."""
-        resting = self.present is None or self.present.state == "suspended"
+        resting = self.present is None or self.present.is_resting
         return resting and not self._resuming and not len(self.arrivals)
 
     def knows(self, turn_id: str) -> bool:
@@ -144,8 +145,8 @@ class Turns:
         return True
 
     def begin_next(self) -> None:
-        """Begin the next turn, unless one is under way or none waits."""
-        if self.present is not None or self._resuming or self._log.is_closed:
+        """Begin the next turn, unless one is under way or none waits; a client that stops begins none."""
+        if self.present is not None or self._resuming or self._stopping or self._log.is_closed:
             return
         arrival = self.arrivals.take()
         if arrival is None:
@@ -169,6 +170,7 @@ class Turns:
 
     def interrupt(self) -> bool:
         """Leave the turn under way as it is, on purpose; False when there is none to wait for."""
+        self._stopping = True
         if self.present is None:
             return False
         self.feed(Interrupt())

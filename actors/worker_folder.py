@@ -1,25 +1,26 @@
-"""The private folders of calls: one each, in one place per user, gone with the call.
+"""The private folders of calls: one each, among the machine's temporary files, gone with the call.
 
-A worker that was killed leaves its folder; whoever makes the next one takes it out. Nothing else is decided here.
+A worker that was killed leaves its folder; whoever makes the next one takes it out. They lie in no folder of the
+system's, for a tool that fills its own would fill that one's disk. Nothing else is decided here.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tempfile
 from pathlib import Path
 
 _MODE = 0o700
+_PREFIX = "callboard-call-"
+_LOOKED_AT = 5000
 _AT_ONCE = 20
 
 
 def make_folder() -> Path:
-    """Make this process's private folder; raises OSError where that cannot be had."""
-    folder = _place() / f"{os.getpid()}-{_start(os.getpid())}"
-    folder.mkdir(mode=_MODE)
-    return folder
+    """Make this process's private folder, under a name that nobody foresees; raises OSError."""
+    pid = os.getpid()
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{_start(pid)}-"))
 
 
 def remove_folder(folder: Path) -> None:
@@ -33,20 +34,28 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_stale() -> None:
-    """Remove folders whose worker is gone; a few at a time."""
-    for folder in list(_place().iterdir())[:_AT_ONCE]:
-        pid, _, start = folder.name.partition("-")
-        if not pid.isdigit() or _start(int(pid)) != start:
-            remove_folder(folder)
+    """Remove folders of this user's whose worker is gone; a few at a time, and as far as the place is not too full."""
+    found = []
+    with os.scandir(tempfile.gettempdir()) as entries:
+        for _, entry in zip(range(_LOOKED_AT), entries, strict=False):
+            if entry.name.startswith(_PREFIX) and _is_stale(entry):
+                found.append(Path(entry.path))
+    for folder in found[:_AT_ONCE]:
+        remove_folder(folder)
 
 
-def _place() -> Path:
-    place = Path(tempfile.gettempdir()) / f"callboard-calls-{os.getuid()}"
-    place.mkdir(mode=_MODE, exist_ok=True)
-    seen = place.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
-        raise PermissionError(f"{place} is not a private folder of this user: remove it")
-    return place
+def _is_stale(entry: os.DirEntry[str]) -> bool:
+    pid, _, rest = entry.name.removeprefix(_PREFIX).partition("-")
+    try:
+        mine = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+    except FileNotFoundError:
+        return False
+    return (
+        mine
+        and entry.is_dir(follow_symlinks=False)
+        and pid.isdigit()
+        and _start(int(pid)) != rest.partition("-")[0]
+    )
 
 
 def _start(pid: int) -> str:

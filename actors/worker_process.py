@@ -48,7 +48,7 @@ class WorkProcess:
         self._limits: Limits = work.spec.limits
         self._received = bytearray()
         self._printed = Captured()
-        self._is_up = False
+        self._is_up = self._is_loaded = False
         self._resident_at_start = 0
         self._looks = 0
         self._polite: set[int] = set()
@@ -159,8 +159,11 @@ class WorkProcess:
     def _take(self, line: bytes) -> list[Progress]:
         try:
             match json.loads(line):
-                case {"up": int(resident)} | {"loaded": int(resident)}:
+                case {"up": int(resident)} if not self._is_up:
                     self._is_up = True
+                    self._resident_at_start = resident
+                case {"loaded": int(resident)} if not self._is_loaded:
+                    self._is_loaded = True
                     self._resident_at_start = resident
                 case {"progress": [str(text), float() | int() | None as fraction]}:
                     return [Progress(text, fraction)]

@@ -39,6 +39,7 @@ from callboard.testing.turns import eventually
 
 _POINTS = 10
 _GROUPS = 4
+_WARM_UP = 1200  # more than the answers that a supervisor keeps for repeated commands
 
 
 def _config(model: ScriptedModelServer, idle_after_s: float) -> Config:
@@ -148,10 +149,10 @@ def measure_real(count: int) -> dict[str, tuple[float, int]]:
         }
         processes = {id: psutil.Process(pid) for id, pid in pids.items() if pid is not None}
         points: dict[str, list[tuple[int, int]]] = {id: [] for id in processes}
-        _open(system, 0, max(50, count // _POINTS))
+        _open(system, 0, _WARM_UP)
         before = {id: process.num_fds() for id, process in processes.items()}
         for point in range(_GROUPS):
-            _open(system, (point + 1) * count, count // _GROUPS)
+            _open(system, (point + _WARM_UP) * 10_000, count // _GROUPS)
             for id, process in processes.items():
                 used = process.memory_full_info().uss
                 points[id].append(((point + 1) * (count // _GROUPS), used))

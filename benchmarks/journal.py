@@ -1,7 +1,9 @@
 """What the journal costs, beside a plain loop of one SQLite transaction an append; ``python benchmarks/journal.py``.
 
 Both write to the same disk with the same durability (write-ahead log, ``synchronous=FULL``), in turns, so that a disk
-that is slower for a while is slower for both. Prints tables; the folder must lie on a real disk.
+that is slower for a while is slower for both. Prints tables; the folder must lie on a real disk. What group commit
+is worth depends on what a sync costs: ``--sync-ms 2`` makes each commit of both wait for so much longer, as a disk does
+that has no cache which outlives a power cut.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from callboard.actors.events import (
 from callboard.actors.items import FunctionCall
 from callboard.actors.messages import AppendEvents, LogOpened, OpenLog
 from callboard.actors.settings import ModelSettings, Settings
-from callboard.storage.journal import open_journal
+from callboard.storage.journal import Journal, open_journal
 from callboard.storage.journal_terms import Append
 from callboard.supervisor.envelope import Envelope, Init, Reply, Started
 from callboard.supervisor.process import become_subreaper, descendants, kill
@@ -42,6 +44,7 @@ from callboard.supervisor.table import ProcessTable
 from callboard.tools.content import TextBlock
 from callboard.transports import mail
 
+SYNC_MS = "CALLBOARD_BENCH_SYNC_MS"
 TEAM = "bench"
 ROUNDS = 5
 
@@ -53,6 +56,29 @@ def note(seq: int, turn: str = "t") -> Event:
         seq=seq, at="2030-01-01T00:00:00.000+00:00", turn_id=turn, call_id="call_1", tool="calculate",
         is_error=False, outcome="ok", content=content, duration_s=0.0123,
     )  # fmt: skip
+
+
+def slow_sync() -> None:
+    """Wait for what a slower disk would take."""
+    delay_ms = float(os.environ.get(SYNC_MS, "0"))
+    if delay_ms:
+        time.sleep(delay_ms / 1000)
+
+
+class SlowStore:
+    """The store on a slower disk; in the journal actor it is ``Settings.journal_wrapper``."""
+
+    def __init__(self, store: Journal) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, appends: list[Append]) -> Any:
+        """Commit, and wait."""
+        answers = self._store.commit(appends)
+        slow_sync()
+        return answers
 
 
 # ------------------------------------------------------------ the plain loop
@@ -84,6 +110,7 @@ class PlainLoop:
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("INSERT INTO events VALUES (?, ?, ?)", row)
         self._db.execute("COMMIT")
+        slow_sync()
 
     def close(self) -> None:
         """Close the file."""
@@ -95,7 +122,7 @@ class Store:
     """The journal itself, in this process: as many appends in a transaction as there are conversations."""
 
     def __init__(self, path: Path, conversations: int) -> None:
-        self._journal = open_journal(f"sqlite:///{path}")
+        self._journal = SlowStore(open_journal(f"sqlite:///{path}"))
         self._epochs = {f"c{n}": self._journal.open(f"c{n}", TEAM).epoch for n in range(conversations)}
         self._seq = 0
 
@@ -128,7 +155,10 @@ class Actor:
         self._system = mail.open_system(run)
         self.address = self._system.create("callboard.actors.journal.JournalActor")
         settings = Settings(
-            runtime_dir=str(run), state_dir=str(folder), model=ModelSettings(kind="endpoint", name="")
+            runtime_dir=str(run),
+            state_dir=str(folder),
+            model=ModelSettings(kind="endpoint", name=""),
+            journal_wrapper="journal:SlowStore",
         )
         init = Init(
             id="journal", kind="journal", incarnation=1, runtime_dir=str(run), args={"settings": settings}
@@ -312,10 +342,14 @@ def main() -> None:
         "--folder", help="where the databases are made; on the disk to be measured (/var/tmp)"
     )
     parser.add_argument("--quick", action="store_true", help="shorter rounds")
+    parser.add_argument(
+        "--sync-ms", type=float, default=0.0, help="make every commit wait for so much longer"
+    )
     given = parser.parse_args()
+    os.environ[SYNC_MS] = str(given.sync_ms)
     become_subreaper()
     print(f"{platform.platform()}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
-          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")  # fmt: skip
+          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, sync + {given.sync_ms:g} ms")  # fmt: skip
     parts: list[Callable[[Path], None]] = [
         lambda folder: throughput(folder, 0.5 if given.quick else 2.0),
         lambda folder: resume(folder, 10 if given.quick else 40),

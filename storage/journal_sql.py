@@ -6,6 +6,7 @@ that the driver takes as it is (numbers, text, bytes, None). Called by ``storage
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -13,6 +14,13 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import UpdateBase
+
+
+def raw_sqlite(connection: Connection) -> sqlite3.Connection:
+    """Give SQLite's own connection."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw
 
 
 class ManyRows:
@@ -26,8 +34,9 @@ class ManyRows:
     def execute(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
         """Execute it for all rows; gives how many rows of the table it touched."""
         sql, in_order = self._compiled.get(connection.dialect.name) or self._compile(connection)
-        given: Any = [in_order(row) for row in rows] if in_order else rows
-        return connection.exec_driver_sql(sql, given).rowcount
+        if in_order is None:
+            return connection.exec_driver_sql(sql, list(rows)).rowcount
+        return raw_sqlite(connection).executemany(sql, map(in_order, rows)).rowcount
 
     def _compile(self, connection: Connection) -> tuple[str, Callable[[Mapping[str, Any]], Any] | None]:
         compiled = self._statement.compile(dialect=connection.dialect, column_keys=self._columns)

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from callboard.storage import journal_wal
 from callboard.storage.journal_faults import journal_error
+from callboard.storage.journal_sql import raw_sqlite
 from callboard.storage.journal_terms import (
     INVALID,
     STORAGE_CORRUPT,
@@ -69,7 +70,6 @@ class JournalStore:
         self._connection: Connection | None = None
         self._lock_fd = -1
         self._file: tuple[int, int] | None = None
-        self._begin = "BEGIN"
 
     @property
     def name(self) -> str:
@@ -87,16 +87,13 @@ class JournalStore:
             raise JournalError(STORAGE_READ_ONLY, f"the journal {self.name} is opened for reading only")
         with self.mapped():
             connection = self._connected()
-            self._begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-            with connection.begin():
+            with _transaction(connection, write):
                 yield connection
 
     def sqlite(self) -> sqlite3.Connection:
         """Give SQLite's own connection, outside any transaction; for pragmas and the online backup."""
         with self.mapped():
-            raw = self._connected().connection.driver_connection
-            assert isinstance(raw, sqlite3.Connection)
-            return raw
+            return raw_sqlite(self._connected())
 
     def wipe(self) -> None:
         """Write SQLite's log into its file and empty it, so that nothing of what was deleted stays in it."""
@@ -156,16 +153,14 @@ class JournalStore:
 
     def _open(self, engine: Engine) -> None:
         self._connection = connection = engine.connect()
-        self._begin = "BEGIN"
-        with connection.begin():
+        with _transaction(connection, write=False):
             current = is_current(connection)
         if not current and self.read_only:
             raise JournalError(
                 UNKNOWN, f"the journal {self.name} is of another version, or empty: open it once"
             )
         if not current:
-            self._begin = "BEGIN IMMEDIATE"
-            with connection.begin():
+            with _transaction(connection, write=True):
                 prepare(connection)
         self.life += 1
         if self.path is not None:
@@ -193,9 +188,12 @@ class JournalStore:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take_lock(path.with_name(path.name + ".lock"))
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        engine = create_engine("sqlite://", creator=lambda: self._connect_sqlite(path), poolclass=NullPool)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(self._begin))
-        return engine
+        return create_engine(
+            "sqlite://",
+            creator=lambda: self._connect_sqlite(path),
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+        )
 
     def _connect_sqlite(self, path: Path) -> sqlite3.Connection:
         mode = "ro" if self.read_only else "rw"
@@ -248,6 +246,25 @@ class JournalStore:
             os.close(fd)
             raise
         self._lock_fd = fd
+
+
+@contextmanager
+def _transaction(connection: Connection, write: bool) -> Iterator[None]:
+    """SQLite's are begun and ended by hand: one that writes must have the lock from its first statement on."""
+    if connection.dialect.name != "sqlite":
+        with connection.begin():
+            yield
+        return
+    raw = raw_sqlite(connection)
+    raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        raw.execute("COMMIT")
+    finally:
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
+        if connection.in_transaction():  # what SQLAlchemy thinks of it; nothing of it is in the database
+            connection.rollback()
 
 
 def _checked(url: str) -> URL:

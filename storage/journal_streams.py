@@ -30,6 +30,7 @@ _NO_TIME_S = 1e11
 _FIND = select(streams).where(
     tuple_(streams.c.team, streams.c.kind, streams.c.name).in_(bindparam("keys", expanding=True))
 )
+_FIND_AND_LOCK = _FIND.with_for_update().order_by(streams.c.id)
 _INSERT_ONCE = {
     "sqlite": sqlite.insert(streams).on_conflict_do_nothing(),
     "postgresql": postgresql.insert(streams).on_conflict_do_nothing(),
@@ -81,8 +82,7 @@ class Streams:
         for key in missing:
             _check_key(key)
         if missing:
-            query = _FIND.with_for_update().order_by(streams.c.id) if lock else _FIND
-            for row in connection.execute(query, {"keys": missing}):
+            for row in connection.execute(_FIND_AND_LOCK if lock else _FIND, {"keys": missing}):
                 stream = stream_of(row)
                 found[stream.key] = stream
         return found

@@ -78,7 +78,7 @@ class ToolBench:
 
     def folders(self) -> list[Path]:
         """List the private folders that are there now; between two calls there should be none."""
-        return list(self._folder.glob("callboard-calls-*/*"))
+        return list(self._folder.glob("callboard-call-*"))
 
 
 def serve() -> None:

@@ -112,7 +112,7 @@ def test_the_next_call_takes_out_what_a_killed_worker_left(
 ) -> None:
     run_one(specs["die"], {"how": "kill_parent"})
     run_one(specs["chatter"], {"text": "x"})
-    assert not list(own_temporary_folder.glob("callboard-calls-*/*"))
+    assert not list(own_temporary_folder.glob("callboard-call-*"))
 
 
 def test_a_result_of_50_mb_is_a_success_whose_head_and_tail_are_shown(

@@ -1,0 +1,59 @@
+"""The private folder of a call: its own, gone with it, and taken out by the next where its worker was killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from callboard.actors.worker_folder import make_folder, remove_folder, remove_stale
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of temporary files of this test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_folder_is_private_and_no_two_are_the_same(place: Path) -> None:
+    one, other = make_folder(), make_folder()
+    assert one != other
+    assert {folder.parent for folder in (one, other)} == {place}
+    assert one.stat().st_mode & 0o777 == 0o700
+
+
+def test_it_goes_with_all_that_is_in_it_whatever_rights_that_has() -> None:
+    folder = make_folder()
+    inner = folder / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("x")
+    (folder / "link").symlink_to("/nowhere")
+    inner.chmod(0o500)
+    folder.chmod(0o500)
+    remove_folder(folder)
+    assert not folder.exists()
+    remove_folder(folder)
+
+
+def test_only_the_folders_of_the_dead_are_taken_out(place: Path) -> None:
+    mine = make_folder()
+    process = subprocess.Popen(["/bin/true"])
+    process.wait()
+    dead = place / f"callboard-call-{process.pid}-123-abc"
+    reused = place / f"callboard-call-{os.getpid()}-123-abc"
+    for folder in (dead, reused):
+        folder.mkdir()
+        (folder / "left").write_text("x")
+    others = [place / "something", place / "callboard-call-x-y", place / "callboard-call-file"]
+    others[0].mkdir()
+    others[1].mkdir()
+    others[2].write_text("x")
+    remove_stale()
+    assert mine.exists()
+    assert all(other.exists() for other in others)
+    assert not dead.exists()
+    assert not reused.exists(), "the pid is another's now"
