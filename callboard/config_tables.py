@@ -172,7 +172,9 @@ class ModelConfig(Table):
     @model_validator(mode="after")
     def _check_class(self) -> Self:
         if (self.kind == "custom") != (self.model_class is not None):
-            raise ValueError("expected a class, such as class = 'my_models:Mine', with kind = 'custom' and only then")
+            raise ValueError(
+                "expected a class, such as class = 'my_models:Mine', with kind = 'custom' and only then"
+            )
         return self
 
     @field_validator("base_url")

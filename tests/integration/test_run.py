@@ -402,7 +402,9 @@ def test_what_a_tool_prints_does_not_mix_with_its_result_or_our_output(
     assert capfd.readouterr() == ("", "")
 
 
-def test_citations_come_through_and_large_results_are_kept_whole_beside_what_is_shown(tools: ModuleType) -> None:
+def test_citations_come_through_and_large_results_are_kept_whole_beside_what_is_shown(
+    tools: ModuleType,
+) -> None:
     outcome = run(
         Script(calls(("cited", ""), ("big", '{"size": 3000000}')), "done"), "hi", [tools.cited, tools.big]
     )
