@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Seconds for each call, and for all; and what the caller uses afterwards."""
+    """Seconds for each of the last 1,000 calls, and for all; and what the caller uses afterwards."""
 
     each_s: tuple[float, ...]
     all_s: float
@@ -56,9 +57,9 @@ class BenchActor(Child):
         match envelope.body:
             case Run() as run:
                 self._envelope, self._run = envelope, run
-                self._each: list[float] = []
+                self._each: deque[float] = deque(maxlen=1000)
                 self._outcomes: set[str] = set()
-                self._begun = 0
+                self._begun = self._ended = 0
                 self._began = self.now()
                 for _ in range(run.at_once):
                     self._next()
@@ -82,12 +83,13 @@ class BenchActor(Child):
     def _finished(self, call_id: str, result: ToolResult, duration_s: float) -> None:
         self._each.append(duration_s)
         self._outcomes.add(result.outcome)
-        if len(self._each) < self._run.times:
+        self._ended += 1
+        if self._ended < self._run.times:
             self._next()
             return
         resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4
         ran = Ran(
-            each_s=tuple(self._each[-10_000:]),
+            each_s=tuple(self._each),
             all_s=self.now() - self._began,
             outcomes=tuple(sorted(self._outcomes)),
             resident_kib=resident,

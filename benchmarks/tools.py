@@ -122,7 +122,7 @@ class _Bench:
         return rows
 
     def many(self, count: int) -> list[tuple[str, str]]:
-        self.run("nothing", 200)
+        self.run("nothing", 1000)
         before, processes = self.run("nothing", 50), len(descendants(os.getpid()))
         began = time.monotonic()
         after = self.run("nothing", count)

@@ -198,8 +198,8 @@ def _die_with(parent_pid: int) -> None:
 
 def _reset_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if signal.getsignal(number) is not signal.SIG_DFL and number not in _UNCATCHABLE:
+    for number in range(1, signal.NSIG):
+        if signal.getsignal(number) not in (signal.SIG_DFL, None) and number not in _UNCATCHABLE:
             signal.signal(number, signal.SIG_DFL)
     for number in _KEPT_IGNORED:
         signal.signal(number, signal.SIG_IGN)

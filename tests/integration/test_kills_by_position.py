@@ -14,7 +14,7 @@ import pytest
 from callboard.testing.chaos.positions import SeedVerdict, run_seed
 
 SEEDS = 20
-AT_A_TIME = 2
+AT_A_TIME = 4
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_A_TIME))

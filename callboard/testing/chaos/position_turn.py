@@ -31,8 +31,14 @@ from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import eventually
 
 _SENDERS: frozenset[Kind] = frozenset({"client", "conversations"})
-_THE_WHOLE: frozenset[Kind] = frozenset({"root", "admin", "outermost"})
+_GOES_TOO: dict[Kind, Kind] = {
+    "root": "journal",
+    "admin": "journal",
+    "outermost": "journal",
+    "conversations": "client",
+}
 _HOLD_S = 0.2
+_ASK_AGAIN_S = 0.05
 _GONE_S = 10.0
 _WORKER_WITHIN_S = 3.0
 _ANSWER_S = 10.0
@@ -54,12 +60,15 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """How one kill went. ``killed``: there was such a process; ``faults``: what did not hold."""
+    """How one kill went.
+
+    ``killed``: there was such a process; ``refusals``: why the caller had to ask again; ``faults``: what did not hold.
+    """
 
     kill: Kill
     killed: bool
     took_s: float
-    resends: int
+    refusals: tuple[str, ...]
     faults: tuple[str, ...]
 
 
@@ -82,7 +91,7 @@ class Turn:
         self._told: tuple[Event, ...] = ()
         self._stale: str | None = None
         self._faults: list[str] = []
-        self._resends = 0
+        self._refusals: list[str] = []
         self._took_s = 0.0
         self._killed = threading.Event()
         self._over = threading.Event()
@@ -128,13 +137,16 @@ class Turn:
             self._over.wait(0.002)
 
     def _kill_one(self) -> bool:
-        """Kill; where the whole goes with it, the journal is to be dead, too, before the commit is let go."""
-        journal = self._find("journal")
-        victim = self._find(self.kill.kind)
+        """Kill; who goes with the victim and has a part in the commit is to be dead, too, before it is let go."""
+        kind = self.kill.kind
+        other = self._find(_GOES_TOO[kind]) if kind in _GOES_TOO else None
+        victim = self._find(kind)
         if victim is None or not kill_exactly(victim.pid, victim.started_at):
             return False
-        if self.kill.kind in _THE_WHOLE and journal is not None:
-            eventually(lambda: not is_alive(journal.pid, journal.started_at), _GONE_S, "the journal is gone")
+        if other is not None:
+            eventually(
+                lambda: not is_alive(other.pid, other.started_at), _GONE_S, f"the {other.kind} is gone"
+            )
         return True
 
     def _find(self, kind: Kind) -> Victim | None:
@@ -149,8 +161,7 @@ class Turn:
         began = time.monotonic()
         try:
             while not self._try_call() and time.monotonic() - began < LIMIT_S:
-                self._resends += 1
-                time.sleep(0.05)
+                time.sleep(_ASK_AGAIN_S)
         except CallboardError as refused:
             self._faults.append(f"the caller was refused: {refused!r}")
         finally:
@@ -166,7 +177,8 @@ class Turn:
             for event in conversation.ask(self._question, request_id=self._turn_id):
                 if event.seq is not None:
                     self._asked.append(event)
-        except Unavailable:
+        except Unavailable as away:
+            self._refusals.append(f"{away.kind}: {away}")
             return False
         return True
 
@@ -223,6 +235,6 @@ class Turn:
             kill=self.kill,
             killed=self._killed.is_set(),
             took_s=round(self._took_s, 3),
-            resends=self._resends,
+            refusals=tuple(self._refusals),
             faults=(*self._faults, *faults_of(evidence)),
         )

@@ -53,8 +53,8 @@ class SeedVerdict:
         lines = []
         for struck in self.struck:
             how = "" if struck.killed else " (there was none)"
-            again = f", asked again {struck.resends} times" if struck.resends else ""
-            lines.append(f"{struck.kill}{how}: {struck.took_s:.2f} s{again}")
+            lines.append(f"{struck.kill}{how}: {struck.took_s:.2f} s")
+            lines += [f"asked again after {refusal}" for refusal in struck.refusals]
             lines += [f"VIOLATED {fault}" for fault in struck.faults]
         return lines + [f"VIOLATED {fault}" for fault in self.faults]
 
