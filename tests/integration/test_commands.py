@@ -179,7 +179,7 @@ def test_the_commands_attach_to_the_running_daemon(daemon: subprocess.Popen[byte
     assert run("status").returncode == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_daemon_with_all_its_processes(
     daemon: subprocess.Popen[bytes], number: signal.Signals, tmp_path: Path
 ) -> None:
