@@ -24,7 +24,7 @@ from callboard.testing.chaos.stored_log import read_log
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, finished_calls, is_written, texts
 
-ENDS_WITHIN_S = 5.0
+ENDS_WITHIN_S = 20.0  # against hanging; how fast it is, the benchmarks say
 SERVER = {
     "adverse": {"command": sys.executable, "args": ["-m", "callboard.testing.mcp_server", "--mode", "normal"]}
 }
