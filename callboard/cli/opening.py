@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
 from callboard.cli.options import Flags
-from callboard.errors import NoDaemon, Refused, Unavailable
+from callboard.errors import CallboardError, NoDaemon, Refused, Unavailable
 
 if TYPE_CHECKING:
     from callboard.api import Conversation, System
@@ -74,14 +74,16 @@ def opened(
     template: str,
     tools: Sequence[str] | None,
 ) -> Iterator[Conversation]:
-    """Give a new conversation, closed at the end; or go on with one, as the user and roles it was opened for.
+    """Give a new conversation, or go on with one, as the user and roles it was opened for.
 
-    One that goes on is left open. Raises ConversationNotFound, or Refused for ``tools`` of one that exists.
+    In a daemon it is left open, to go on with; a turn under way is cancelled when an error or a signal ends the
+    command. A private system's ends with it. Raises ConversationNotFound, or Refused for ``tools`` of one that exists.
     """
     if conversation_id is None:
-        with closing(
-            system.conversation(team=team, user=user, template=template, tools=tools)
-        ) as conversation:
+        conversation = system.conversation(
+            team=team, user=user, template=template, tools=tools, linked=system.private
+        )
+        with closing(conversation) if system.private else _cancelled_by_errors(conversation):
             yield conversation
         return
     from callboard.actors.events import ConversationOpened
@@ -96,6 +98,16 @@ def opened(
     yield system.conversation(
         team=team, user=whose, roles=roles, conversation_id=conversation_id, linked=False, create=False
     )
+
+
+@contextmanager
+def _cancelled_by_errors(conversation: Conversation) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(CallboardError):
+            conversation.cancel()
+        raise
 
 
 def check_model(config: Config, weights: Weights) -> None:

@@ -150,7 +150,10 @@ def _chat(system: System, conversation: Conversation, approve: Sequence[str]) ->
         ).run()
     typer.echo(look.paint(_greeting(system, conversation), "dim"))
     with closing(PromptedLines(state_dir() / "chat_history")) as lines:
-        return Chat(system, conversation, lines, out=sys.stdout, look=look, approve=approve).run()
+        code = Chat(system, conversation, lines, out=sys.stdout, look=look, approve=approve).run()
+    if not system.private:
+        typer.echo(look.paint(f"Go on with: callboard chat --conversation {conversation.id}", "dim"))
+    return code
 
 
 def _greeting(system: System, conversation: Conversation) -> str:

@@ -179,6 +179,15 @@ def test_the_commands_attach_to_the_running_daemon(daemon: subprocess.Popen[byte
     assert run("status").returncode == 3
 
 
+@pytest.mark.usefixtures("daemon")
+def test_what_was_asked_is_in_the_history_and_can_be_gone_on_with() -> None:
+    assert run("ask", "good evening").stdout == "you said: good evening\n"
+    [listed] = json.loads(run("history", "list", "--json").stdout)
+    went_on = run("ask", "--conversation", listed["conversation_id"], "and good night")
+    assert (went_on.returncode, went_on.stdout) == (0, "you said: and good night\n")
+    assert [info["turns"] for info in json.loads(run("history", "list", "--json").stdout)] == [2]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_daemon_with_all_its_processes(
     daemon: subprocess.Popen[bytes], number: signal.Signals, tmp_path: Path
