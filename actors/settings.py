@@ -75,8 +75,9 @@ class Settings:
     """The whole system's settings.
 
     ``storage_url`` is the journal's database, empty for a file in ``state_dir``; ``journal_wrapper``
-    ("module:callable") wraps its store, for tests of faults, and comes from no configuration file. A conversation that
-    rested for ``retention_s`` (its team's in ``team_retention_s``, where that is set) is deleted; None keeps it for ever.
+    ("module:callable") wraps its store, for tests of faults, and comes from no configuration file. A conversation
+    that rested for ``retention_s`` (its team's in ``team_retention_s``, where that is set) is deleted; None keeps it
+    for ever.
     ``tool_packages`` are patterns over entry points; ``rules`` say who may use which tool.
     The client of a conversation in which nothing happened for ``idle_after_s`` leaves until the next message.
     """

@@ -272,7 +272,8 @@ def test_flags_go_where_they_belong(world: World, tmp_path: Path) -> None:
     assert (call["config"].model.name, call["config"].model.key) == ("m", "k")
     assert call["config"].tools.modules == (str(tmp_path / "t.py"),)
     given, conversation = world.system.conversations[0]
-    assert given == {"team": "", "user": "", "template": "clerk", "tools": ["calculate", "time__*"]}
+    chosen = ["calculate", "time__*"]
+    assert given == {"team": "", "user": "", "template": "clerk", "tools": chosen, "linked": True}
     assert conversation.deadlines == (9, 2)
 
 
