@@ -1,6 +1,7 @@
 """A client's one model call: finds a model actor, watches its life, and brings back one reply or one failure.
 
-A model actor that is lost or silent is a retryable failure; the turn machine decides whether to ask again.
+A model actor that is lost or silent is a retryable failure; the turn machine decides whether to ask again. Where there
+is a fallback, it is asked at once when the model cannot be had, unless text of this call was shown already.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any, TypeAlias
 from callboard.actors.context_window import ContextPolicy
 from callboard.actors.items import Item
 from callboard.actors.messages import Chat, ChatAnswer, ChatDone, ModelFault, StopChat
-from callboard.actors.names import model_actor
-from callboard.actors.settings import EMBEDDED_START_S, Settings
+from callboard.actors.names import FALLBACK_MODEL, model_actor
+from callboard.actors.settings import EMBEDDED_START_S, ModelSettings, Settings
 from callboard.actors.turn import ModelFailed, ModelReplied
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Failure
@@ -27,6 +28,18 @@ _FIND_S = 10.0
 _LOOK_AGAIN_S = 0.03
 _WHOLE_REPLY_S = 3600.0
 _MARGIN_S = 10.0
+_CANNOT_BE_HAD = frozenset(
+    {
+        "unreachable",
+        "unavailable",
+        "timeout",
+        "rate_limited",
+        "overloaded",
+        "server_error",
+        "interrupted",
+        "not_loaded",
+    }
+)
 
 
 class ModelCall:
@@ -37,6 +50,9 @@ class ModelCall:
         self._settings = settings
         self._turn = zlib.crc32(conversation_id.encode())
         self._number = 0
+        self._chat: Chat | None = None
+        self._uses_fallback = False
+        self._has_shown_text = False
         self._request_id: str | None = None
         self._address: Any = None
         self._unwatch: Callable[[], None] | None = None
@@ -46,6 +62,7 @@ class ModelCall:
         """True while this request's reply is wanted; called for each piece of text, it is also a sign of life."""
         if request_id != self._request_id or self._address is None:
             return False
+        self._has_shown_text = True
         self._watch_silence()
         return True
 
@@ -64,9 +81,12 @@ class ModelCall:
         """
         self.stop()
         self._number += 1
-        self._request_id = uuid.uuid4().hex
         self._answered = answered
-        chat = Chat(items=items, tools=tools, turn_at=turn_at, policy=policy)
+        self._uses_fallback = self._has_shown_text = False
+        self._begin(Chat(items=items, tools=tools, turn_at=turn_at, policy=policy))
+
+    def _begin(self, chat: Chat) -> None:
+        self._chat, self._request_id = chat, uuid.uuid4().hex
         self._find(self._request_id, chat, self._host.now() + _FIND_S)
 
     def stop(self) -> None:
@@ -80,7 +100,7 @@ class ModelCall:
         if request_id != self._request_id:
             return
         name = model_actor((self._turn + self._number) % self._settings.model_actors)
-        found = self._host.table.find(name)
+        found = self._host.table.find(FALLBACK_MODEL if self._uses_fallback else name)
         if found is not None:
             self._send(request_id, chat, *found)
         elif self._host.now() >= give_up_at:
@@ -98,7 +118,7 @@ class ModelCall:
     def _watch_silence(self) -> None:
         if self._silence is not None:
             self._silence.cancel()
-        model = self._settings.model
+        model = self._asked
         streamed_s = max(model.first_token_s, model.between_tokens_s)
         limit_s = (streamed_s if model.stream else model.total_s) + _MARGIN_S
         if model.kind == "embedded":
@@ -108,9 +128,28 @@ class ModelCall:
         )
         self._silence = self._host.after(limit_s, lambda: self._fail(silent))
 
+    @property
+    def _asked(self) -> ModelSettings:
+        model = self._settings.model
+        return model.fallback if self._uses_fallback and model.fallback is not None else model
+
+    def _falls_back(self, kind: str) -> bool:
+        """Ask the fallback instead of failing, where that is possible."""
+        chat, model = self._chat, self._settings.model
+        if chat is None or model.fallback is None or self._uses_fallback or self._has_shown_text:
+            return False
+        if kind not in _CANNOT_BE_HAD:
+            return False
+        self._host.log.warning("model_fallback", model=model.name, fallback=model.fallback.name, reason=kind)
+        self._uses_fallback = True
+        self._begin(chat)
+        return True
+
     def _is(self, answer: ChatAnswer | Failure) -> None:
         answered = self._answered
         self._clear()
+        if isinstance(answer, ModelFault) and self._falls_back(answer.kind):
+            return
         match answer:
             case ChatDone(reply=reply, left_out=left_out):
                 answered(ModelReplied(reply=reply, left_out=left_out))
@@ -131,7 +170,8 @@ class ModelCall:
         if self._request_id is not None:
             answered = self._answered
             self.stop()
-            answered(failed)
+            if not self._falls_back(failed.kind):
+                answered(failed)
 
     def _clear(self) -> None:
         if self._unwatch is not None:

@@ -19,6 +19,9 @@ _CONVERSATION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PLAIN_TEAM = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
+FALLBACK_MODEL = f"{MODELS}.fallback"
+
+
 def model_actor(number: int) -> str:
     """Give the name of the model actor with this number, counted from 0."""
     return f"{MODELS}.m{number}"

@@ -18,6 +18,7 @@ class ModelSettings:
     of the user's own, ``custom_class``, made with ``options``.
 
     ``context_tokens``: the window, request and answer together, of which ``reserve_tokens`` are kept for the answer.
+    ``fallback``: an endpoint for when this one cannot be had.
     """
 
     kind: Literal["endpoint", "embedded", "custom"]
@@ -36,10 +37,16 @@ class ModelSettings:
     custom_class: str = ""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     weights: str = ""
+    fallback: ModelSettings | None = None
 
     def at(self, base_url: str, api_key: str) -> ModelSettings:
         """Give the settings with an address."""
         return replace(self, base_url=base_url, api_key=api_key)
+
+    def without_secrets(self) -> ModelSettings:
+        """Give the settings of who does not ask the model itself."""
+        fallback = self.fallback.without_secrets() if self.fallback is not None else None
+        return replace(self, api_key="", options={}, fallback=fallback)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ class Settings:
         """Give the settings of actors that need no key: the clients, and the directory that starts them."""
         return replace(
             self,
-            model=replace(self.model, api_key="", options={}),
+            model=self.model.without_secrets(),
             servers=tuple(replace(server, env={}) for server in self.servers),
             storage_url="",
         )

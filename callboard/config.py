@@ -192,13 +192,17 @@ def named_files(path: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def resolve_model(table: Mapping[str, Any], environ: Mapping[str, str], place: str = "") -> dict[str, Any]:
-    """Fill a ``[model]`` table from the environment: which kind, which endpoint, which key; raises
+def resolve_model(
+    table: Mapping[str, Any], environ: Mapping[str, str], place: str = "", name: str = "model"
+) -> dict[str, Any]:
+    """Fill a ``[model]`` table (``name``) from the environment: which kind, which endpoint, which key; raises
     ConfigError.
 
     The environment's key goes to the environment's endpoint (or OpenAI's) only, never to a URL in the table.
     """
     model = dict(table)
+    if isinstance(model.get("fallback"), dict):
+        model["fallback"] = resolve_model(model["fallback"], environ, place, "model.fallback")
     named = any(key in model for key in ("base_url", "api_key", "api_key_env", "name"))
     offered = bool(environ.get("OPENAI_API_KEY") or environ.get("OPENAI_BASE_URL"))
     if model.get("class") is not None and model.setdefault("kind", "custom") == "custom":
@@ -210,7 +214,9 @@ def resolve_model(table: Mapping[str, Any], environ: Mapping[str, str], place: s
     variable = model.get("api_key_env")
     if isinstance(variable, str) and "api_key" not in model:
         if not environ.get(variable):
-            raise ConfigError(f"{place}[model] api_key_env: the environment variable {variable!r} is not set")
+            raise ConfigError(
+                f"{place}[{name}] api_key_env: the environment variable {variable!r} is not set"
+            )
         model["api_key"] = environ[variable]
     if "base_url" not in model:
         model["base_url"] = environ.get("OPENAI_BASE_URL") or OPENAI_URL
@@ -226,8 +232,8 @@ def _flagged_model(
     former = {key: value for key, value in table.items() if value is not None}
     kept = former if former["kind"] == "openai" else {key: former[key] for key in ("timeouts", "actors")}
     if "base_url" in given and given["base_url"].rstrip("/") != kept.get("base_url"):
-        kept.pop("api_key", None)
-        kept.pop("api_key_env", None)
+        for key in ("api_key", "api_key_env", "fallback"):
+            kept.pop(key, None)
         if environ.get("OPENAI_API_KEY"):
             kept["api_key"] = environ["OPENAI_API_KEY"]
     return resolve_model(kept | dict(given) | {"kind": "openai"}, environ, "command line: ")

@@ -148,7 +148,8 @@ class Timeouts(Table):
 class ModelConfig(Table):
     """The model: the embedded one, an OpenAI-compatible endpoint, or a class of the user's own.
 
-    ``base_url`` is set when ``kind`` is openai, ``model_class`` (the key ``class``) when it is custom.
+    ``base_url`` is set when ``kind`` is openai, ``model_class`` (the key ``class``) when it is custom. ``fallback``
+    is an endpoint that is asked where this model cannot be.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -168,6 +169,14 @@ class ModelConfig(Table):
     vision: bool = False
     context_tokens: Annotated[int, Field(ge=256, le=100_000_000)] | None = None
     reserve_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
+    fallback: ModelConfig | None = None
+
+    @field_validator("fallback")
+    @classmethod
+    def _check_fallback(cls, model: ModelConfig | None) -> ModelConfig | None:
+        if model is not None and (model.kind != "openai" or model.fallback is not None):
+            raise ValueError("expected an endpoint (base_url, name), without a fallback of its own")
+        return model
 
     @model_validator(mode="after")
     def _check_class(self) -> Self:

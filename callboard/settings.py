@@ -8,7 +8,7 @@ from typing import Any
 
 from callboard.actors.settings import ModelSettings, ServerSettings, Settings, TemplateSettings
 from callboard.config import Config
-from callboard.config_tables import ToolLimitsConfig
+from callboard.config_tables import ModelConfig, ToolLimitsConfig
 from callboard.embedded import weights
 from callboard.tools.limits import ConfiguredLimits
 
@@ -22,7 +22,7 @@ def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
     return Settings(
         runtime_dir=str(runtime_dir),
         state_dir=str(state_dir),
-        model=_model(config),
+        model=_model(config.model),
         model_actors=config.model.actors,
         tool_modules=config.tools.modules,
         tool_packages=config.tools.packages,
@@ -64,26 +64,27 @@ def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
     )
 
 
-def _model(config: Config) -> ModelSettings:
-    model = config.model
-    found = weights.find() if config.embedded and model.weights is None else model.weights
+def _model(model: ModelConfig) -> ModelSettings:
+    embedded = model.kind == "embedded"
+    found = weights.find() if embedded and model.weights is None else model.weights
     return ModelSettings(
         kind="endpoint" if model.kind == "openai" else model.kind,
         name=model.name,
         base_url=model.base_url or "",
         api_key=model.key or "",
-        temperature=0.0 if config.embedded and model.temperature is None else model.temperature,
+        temperature=0.0 if embedded and model.temperature is None else model.temperature,
         connect_s=model.timeouts.connect_s,
         first_token_s=model.timeouts.first_token_s,
         between_tokens_s=model.timeouts.between_tokens_s,
         total_s=model.timeouts.total_s,
         stream=model.stream,
         vision=model.vision,
-        context_tokens=model.context_tokens or (weights.CONTEXT_TOKENS if config.embedded else None),
+        context_tokens=model.context_tokens or (weights.CONTEXT_TOKENS if embedded else None),
         reserve_tokens=model.reserve_tokens,
         custom_class=model.model_class or "",
         options=model.options,
         weights=str(found) if found else "",
+        fallback=_model(model.fallback) if model.fallback is not None else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from callboard.actors import names
 from callboard.actors.settings import Settings
@@ -98,6 +99,9 @@ def _models(settings: Settings) -> tuple[ChildSpec, ...]:
         _permanent(f"m{number}", "callboard.actors.model.ModelActor", "model", args)
         for number in range(settings.model_actors)
     )
+    if settings.model.fallback is not None:
+        spare = {"settings": replace(settings, model=settings.model.fallback)}
+        actors += (_permanent("fallback", "callboard.actors.model.ModelActor", "model", spare),)
     if settings.model.kind != "embedded":
         return actors
     embedded = ChildSpec(

@@ -196,3 +196,32 @@ def test_a_model_that_cannot_be_loaded_fails_turns_and_says_why(
     failed = failure(ask(system, "hello"))
     assert failed.reason == "model_not_loaded"
     assert "missing 1 required positional argument: 'mark'" in failed.message
+
+
+def test_a_model_that_cannot_be_had_is_replaced_by_its_fallback_and_asked_again_later(
+    start_with: Callable[..., System],
+) -> None:
+    first, second = Endpoint(Reply(status=503, text="busy")), Endpoint()
+    with ScriptedModelServer(rule=first) as model, ScriptedModelServer(rule=second) as spare:
+        fallback = {"base_url": spare.base_url, "name": "spare"}
+        system = start_with(model=endpoint_table(model, fallback=fallback))
+        events = ask(system, "hello")
+        assert answer(events) == "fine"
+        assert (len(first.asked_at), len(second.asked_at)) == (1, 1), "without a retry between them"
+        first.failing = None
+        assert answer(ask(system, "again")) == "fine"
+        assert (len(first.asked_at), len(second.asked_at)) == (2, 1)
+
+
+def test_a_request_that_the_model_rejects_is_not_tried_on_the_fallback(
+    start_with: Callable[..., System],
+) -> None:
+    second = Endpoint()
+    with (
+        ScriptedModelServer(rule=Endpoint(Reply(status=401, text="no key"))) as model,
+        ScriptedModelServer(rule=second) as spare,
+    ):
+        fallback = {"base_url": spare.base_url, "name": "spare"}
+        system = start_with(model=endpoint_table(model, fallback=fallback))
+        assert failure(ask(system, "hello")).reason == "model_rejected"
+    assert not second.asked_at

@@ -310,3 +310,25 @@ def test_all_files_that_a_configuration_makes_run_are_named(tmp_path: Path) -> N
 def test_the_example_file_loads() -> None:
     example = Path(__file__).parents[3] / "examples" / "callboard.toml"
     assert load_config(example, {}).templates
+
+
+def test_a_fallback_is_an_endpoint_with_a_key_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "callboard.toml"
+    table = """[model]
+base_url = "http://127.0.0.1:1/v1"
+[model.fallback]
+base_url = "http://127.0.0.1:2/v1"
+name = "spare"
+api_key_env = "SPARE"
+"""
+    file.write_text(table, encoding="utf-8")
+    model = load_config(file, {"SPARE": "s3cret"}).model
+    assert model.fallback is not None
+    assert (model.fallback.kind, model.fallback.name, model.fallback.key) == ("openai", "spare", "s3cret")
+    with pytest.raises(
+        ConfigError, match=r"\[model.fallback\] api_key_env: the environment variable 'SPARE'"
+    ):
+        load_config(file, {})
+    file.write_text('[model.fallback]\nkind = "embedded"\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"\[model.fallback\]: expected an endpoint"):
+        load_config(file, {})
