@@ -226,16 +226,17 @@ def test_a_name_is_not_used_again_so_mail_for_a_former_life_is_lost(opened: Open
 def test_nothing_is_left_of_a_system_not_even_of_one_whose_actors_were_killed(
     open_mail: Callable[[Path], Opened], tmp_path: Path
 ) -> None:
+    others = set(psutil.Process().children(recursive=True))
     opened = open_mail(tmp_path)
     actor = opened.probe()
     opened.child_of(actor)
     os.kill(opened.ask(actor, "who")[0], signal.SIGKILL)
     opened.close()
-    assert eventually(lambda: _remove(opened))
+    assert eventually(lambda: _remove(opened, others))
 
 
-def _remove(opened: Opened) -> bool:
-    for process in psutil.Process().children(recursive=True):
+def _remove(opened: Opened, others: set[psutil.Process]) -> bool:
+    for process in set(psutil.Process().children(recursive=True)) - others:
         process.kill()
     opened.handle.close()
     return not opened.folder.exists()
