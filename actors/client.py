@@ -19,6 +19,7 @@ from callboard.actors.client_departure import Departure
 from callboard.actors.client_log import ConversationLog
 from callboard.actors.client_opening import Opening
 from callboard.actors.client_turns import Turns
+from callboard.actors.command_check import fault_of_command
 from callboard.actors.events import (
     ConversationOpened,
     Event,
@@ -174,6 +175,10 @@ class ClientActor(Child):
         assert closing is not None, "its log is open"
         if not self._belongs_to(letter.principal):
             self.reply(letter, Failure(kind="not_found", message=f"there is no conversation {self._id}"))
+            return
+        fault = fault_of_command(letter.body)
+        if fault is not None:
+            self.reply(letter, Failure(kind="bad_request", message=fault))
             return
         match letter.body:
             case OpenConversation():

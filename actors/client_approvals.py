@@ -91,7 +91,8 @@ class ClientApprovals:
             ),
             None,
         )
-        if former is not None and (former.approved, former.arguments) == (given.approved, given.arguments):
+        meant = (given.approved, given.arguments, given.reason)
+        if former is not None and (former.approved, former.arguments, former.reason) == meant:
             self._host.reply(letter, True)
             return
         told = "it was decided already" if former is not None else "no such call waits for a decision"

@@ -341,6 +341,8 @@ class System:
         extra = {} if to is None else {"to": to}
         answer = self._mailbox.request(body, timeout_s=_ANSWER_S, principal=principal, **extra)
         if isinstance(answer, Failure):
+            if answer.kind == "unanswered":
+                self._check_alive(True)
             raise error_of(answer)
         return answer
 

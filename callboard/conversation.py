@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from callboard.actors.arrival import fault_of
+from callboard.actors.command_check import fault_of_command
 from callboard.actors.events import ApprovalRequested, ConversationClosed, Event
 from callboard.actors.messages import (
     Ask,
@@ -117,8 +118,9 @@ class Conversation:
     def _events(
         self, after: int, until_idle: bool, timeout_s: float | None, left: Callable[[], bool]
     ) -> Iterator[Event]:
-        if after < 0:
-            raise Refused(f"after must be 0 or the number of an event, got {after}")
+        fault = fault_of_command(Follow(after=after))
+        if fault is not None:
+            raise Refused(fault)
         cursor = Cursor(after)
 
         def command() -> Follow:
@@ -236,7 +238,7 @@ class Conversation:
         )
 
     def deny(self, call_id: str, reason: str = "") -> None:
-        """Deny a call that waits; the model reads the ``reason``. Raises Refused when the call does not wait."""
+        """Deny a call that waits; the model reads the ``reason``. The same again changes nothing. Raises Refused."""
         self._command(DecideCall(call_id=call_id, approved=False, reason=reason))
 
     def tools(self) -> list[ToolListing]:
@@ -259,5 +261,8 @@ class Conversation:
         self._command(CloseConversation())
 
     def _command(self, command: Any) -> Any:
+        fault = fault_of_command(command)
+        if fault is not None:
+            raise Refused(fault)
         body = ToConversation(conversation_id=self.id, command=command)
         return self._system._request(body, principal=self.principal)

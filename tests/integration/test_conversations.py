@@ -20,6 +20,7 @@ import pytest
 
 import callboard
 from callboard.actors.events import Event
+from callboard.actors.messages import DecideCall, Follow, GetHistory, ToConversation
 from callboard.api import Conversation, System
 from callboard.api_async import AsyncConversation
 from callboard.config import Config
@@ -458,3 +459,22 @@ def test_a_daemon_that_does_not_come_back_is_said_to_have_ended(
         daemon.stop()
         with pytest.raises(Unavailable, match="has ended"):
             list(conversation.ask("anyone?"))
+
+
+def test_no_value_in_a_command_crashes_the_conversation(system: System) -> None:
+    conversation = system.conversation(user="ann", team="red")
+    list(conversation.ask("hello"))
+    pids = {row.id: row.pid for row in system.tree()}
+    for command in (
+        Follow(after=1.5),  # type: ignore[arg-type]
+        GetHistory(after="x"),  # type: ignore[arg-type]
+        DecideCall(call_id="c", approved=False, reason=5),  # type: ignore[arg-type]
+    ):
+        body = ToConversation(conversation_id=conversation.id, command=command)
+        with pytest.raises(Refused, match="must be"):
+            system._request(body, principal=conversation.principal)
+    with pytest.raises(Refused, match="reason must be a text"):
+        conversation.deny("c", None)  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="after must be 0"):
+        next(conversation.events(after=1.5))  # type: ignore[arg-type]
+    assert {row.id: row.pid for row in system.tree()} == pids
