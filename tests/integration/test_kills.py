@@ -31,11 +31,14 @@ SERVER = {
 
 
 def pid_of(system: System, id: str) -> int:
-    """The pid of the actor with this id, or of the first whose id begins with it."""
-    rows = [row for row in system.tree() if row.id == id] or [r for r in system.tree() if r.id.startswith(id)]
-    assert rows, f"no {id} in {[row.id for row in system.tree()]}"
-    assert rows[0].pid is not None
-    return rows[0].pid
+    """The pid of the actor with this id, or of the first whose id begins with it, once it runs."""
+
+    def found() -> int | None:
+        rows = system.tree()
+        matching = [row for row in rows if row.id == id] or [row for row in rows if row.id.startswith(id)]
+        return matching[0].pid if matching else None
+
+    return eventually(found, 10.0, f"{id} runs")
 
 
 def ask_and_kill(
