@@ -7,12 +7,11 @@ what is asked once the fault has gone is carried out.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from callboard.actors.journal_commands import NOT_FOUND, Expire
 from callboard.actors.journal_thread import Answer, JournalThread, load_store
 from callboard.actors.messages import AppendEvents, LogOpened, OpenLog
 from callboard.actors.settings import Settings
+from callboard.storage.journal_terms import url_of_folder
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
 
@@ -20,12 +19,11 @@ MAX_WAITING = 10_000
 _EXPIRE = "expire"
 _EXPIRE_FIRST_S = 60.0
 _EXPIRE_EVERY_S = 3600.0
-FILE = "journal.sqlite3"
 
 
 def journal_url(settings: Settings) -> str:
     """Give where a system's journal is: what the settings say, else a SQLite file in its state folder."""
-    return settings.storage_url or f"sqlite:///{Path(settings.state_dir).absolute() / FILE}"
+    return settings.storage_url or url_of_folder(settings.state_dir)
 
 
 class JournalActor(Child):

@@ -15,7 +15,6 @@ from typing import Any
 from callboard.actors.events import ConversationOpened, Event, EventError, event_from_json, event_to_json
 from callboard.actors.messages import (
     AppendEvents,
-    ConversationSummary,
     DeleteLog,
     GetUnfinished,
     History,
@@ -131,13 +130,7 @@ def _open(store: Any, conversation: str, team: str, create: ConversationOpened |
 
 def _list(store: Any, team: str, user: str | None, limit: int, before: str | None) -> LogList:
     found: list[Summary] = store.listing(team, user, limit + 1, before)
-    summaries = tuple(_summary(summary) for summary in found[:limit])
-    return LogList(conversations=summaries, more=len(found) > limit)
-
-
-def _summary(summary: Summary) -> ConversationSummary:
-    fields = dataclasses.asdict(summary)
-    return ConversationSummary(conversation_id=fields.pop("conversation"), **fields)
+    return LogList(conversations=tuple(found[:limit]), more=len(found) > limit)
 
 
 def _page(limit: int) -> int:

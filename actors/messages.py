@@ -14,6 +14,7 @@ from callboard.actors.context_window import ContextPolicy, LeftOut
 from callboard.actors.events import ConversationOpened, Event
 from callboard.actors.items import Item
 from callboard.actors.limits_core import EndpointState, Outcome
+from callboard.storage.journal_terms import Summary
 from callboard.tools.content import ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
 
@@ -295,27 +296,10 @@ class ListLogs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationSummary:
-    """One conversation in a list. Times are ISO 8601 in UTC; ``title`` is the start of the first user message."""
-
-    conversation_id: str
-    team: str
-    user: str
-    template: str
-    created_at: str
-    updated_at: str
-    events: int
-    turns: int
-    title: str
-    state: Literal["open", "closed", "unfinished", "suspended"]
-    cursor: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogList:
     """A page of conversations; ``more`` when there are older ones."""
 
-    conversations: tuple[ConversationSummary, ...]
+    conversations: tuple[Summary, ...]
     more: bool
 
 

@@ -1,10 +1,14 @@
-"""From what actors answer and what the process table holds to the views that callers get. Used by ``callboard.api``."""
+"""From what actors answer and what the process table and the journal hold to the views that callers get.
+
+Used by ``callboard.api``, and by commands that work without a daemon.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
-from callboard.actors.messages import ConversationSummary, ToolState
+from callboard.actors.messages import ToolState
+from callboard.storage.journal_terms import Summary
 from callboard.supervisor.figures import figures_of
 from callboard.supervisor.table import Row
 from callboard.views import ActorInfo, ConversationInfo, ToolListing
@@ -44,6 +48,7 @@ def tool_listing(state: ToolState) -> ToolListing:
     )
 
 
-def conversation_info(summary: ConversationSummary) -> ConversationInfo:
+def conversation_info(summary: Summary) -> ConversationInfo:
     """Show one conversation of the journal."""
-    return ConversationInfo(**dataclasses.asdict(summary))
+    fields = dataclasses.asdict(summary)
+    return ConversationInfo(conversation_id=fields.pop("conversation"), **fields)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from callboard.storage import journal_care, journal_lists, journal_removal
 from callboard.storage.journal_batch import Batch, time_of, unknown
 from callboard.storage.journal_log import Found, put_in_quarantine, read_log
-from callboard.storage.journal_outline import CLOSING_TYPES, OPENING_TYPES, Outline, Outliner
+from callboard.storage.journal_outline import Outline, advance
 from callboard.storage.journal_store import JournalStore
 from callboard.storage.journal_streams import Diverged, Key, Stream, Streams, mark_damaged
 from callboard.storage.journal_terms import (
@@ -44,27 +44,23 @@ _P = ParamSpec("_P")
 def open_journal(
     url: str,
     *,
-    opening_types: Collection[str] = OPENING_TYPES,
-    closing_types: Collection[str] = CLOSING_TYPES,
     read_only: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Journal:
     """Give the journal at a SQLAlchemy URL (``sqlite:////folder/file``, ``postgresql+psycopg://…``), not yet connected.
 
     It connects, and makes or migrates its tables, at its first use, and again after a fault: a database that cannot be
-    had now is each operation's error. ``read_only`` takes no lock, so it may be used beside a daemon. A log is
-    unfinished while the last of its records of ``opening_types`` and ``closing_types`` is an opening one. ``clock``
+    had now is each operation's error. ``read_only`` takes no lock, so it may be used beside a daemon. ``clock``
     gives Unix seconds. Raises JournalError ``invalid`` for a URL that cannot be.
     """
-    return Journal(JournalStore(url, read_only=read_only), Outliner.of(opening_types, closing_types), clock)
+    return Journal(JournalStore(url, read_only=read_only), clock)
 
 
 class Journal:
     """See the module. ``kind`` is the kind of stream, a conversation if nothing else is said."""
 
-    def __init__(self, store: JournalStore, outliner: Outliner, clock: Callable[[], float]) -> None:
+    def __init__(self, store: JournalStore, clock: Callable[[], float]) -> None:
         self._store = store
-        self._outliner = outliner
         self._clock = clock
         self._streams = Streams(remembers=store.is_sqlite and not store.read_only)
         self._life = 0
@@ -158,7 +154,7 @@ class Journal:
             stream = there or self._streams.add(connection, key, time_of(records[0], now) if records else now)
             owned = dataclasses.replace(stream, epoch=self._streams.next_epoch(connection, stream.epoch))
             self._streams.update(connection, [(stream, owned)])
-            batch = Batch(connection, self._outliner, {key: owned})
+            batch = Batch(connection, {key: owned})
             append = Append(
                 conversation=conversation, team=team, epoch=owned.epoch, records=records, kind=kind
             )
@@ -258,7 +254,7 @@ class Journal:
         keys = {(a.team, a.kind, a.conversation) for a in appends}
         answers: list[int | JournalError] = []
         with self._writing() as connection:
-            batch = Batch(connection, self._outliner, self._streams.find(connection, keys))
+            batch = Batch(connection, self._streams.find(connection, keys))
             for append in appends:
                 try:
                     answers.append(batch.take(append, now))
@@ -279,7 +275,7 @@ class Journal:
             epoch=epoch,
             last_seq=len(found.records),
             damaged=stream.damaged or lost,
-            outline=self._outliner.advance(Outline(), found.records),
+            outline=advance(Outline(), found.records),
         )
 
     @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from callboard.storage.journal_log import NewRow, insert_rows, read_log
-from callboard.storage.journal_outline import Outliner
+from callboard.storage.journal_outline import advance
 from callboard.storage.journal_rows import EncodedRecord, encode_record, same_record
 from callboard.storage.journal_streams import Key, Stream, Streams
 from callboard.storage.journal_terms import (
@@ -29,9 +29,8 @@ from callboard.storage.journal_terms import (
 class Batch:
     """The appends of one transaction; ``found`` are the streams that they speak of."""
 
-    def __init__(self, connection: Connection, outliner: Outliner, found: dict[Key, Stream]) -> None:
+    def __init__(self, connection: Connection, found: dict[Key, Stream]) -> None:
         self._connection = connection
-        self._outliner = outliner
         self._before = found
         self._after: dict[Key, Stream] = {}
         self._rows: list[NewRow] = []
@@ -59,7 +58,7 @@ class Batch:
             damaged=False,  # the owner has seen the damage, and says how it goes on
             created_at=stream.created_at,
             updated_at=time_of(fresh[-1], now),
-            outline=self._outliner.advance(stream.outline, fresh),
+            outline=advance(stream.outline, fresh),
         )
         return last
 

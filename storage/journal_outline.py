@@ -7,7 +7,7 @@ not open, and a turn that goes on is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,42 +31,31 @@ class Outline:
     turns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Outliner:
-    """Goes through records; made once with the types that open and close a turn."""
+def advance(outline: Outline, records: Iterable[Record]) -> Outline:
+    """Give the outline behind these records."""
+    state, owner, template = outline.state, outline.owner, outline.template
+    title, turns = outline.title, outline.turns
+    for record in records:
+        kind = record.get("type")
+        if not isinstance(kind, str):
+            continue
+        state = _state(state, kind)
+        if kind == "turn_started":
+            turns += 1
+            title = title or line_of(record.get("text"), _TITLE)
+        elif kind == "conversation_opened":
+            owner, template = line_of(record.get("user"), _NAME), line_of(record.get("template"), _NAME)
+    return Outline(state, owner, template, title, turns)
 
-    opening_types: frozenset[str]
-    closing_types: frozenset[str]
 
-    @classmethod
-    def of(cls, opening_types: Collection[str], closing_types: Collection[str]) -> Outliner:
-        """Make one of any collections."""
-        return cls(frozenset(opening_types), frozenset(closing_types))
-
-    def advance(self, outline: Outline, records: Iterable[Record]) -> Outline:
-        """Give the outline behind these records."""
-        state, owner, template = outline.state, outline.owner, outline.template
-        title, turns = outline.title, outline.turns
-        for record in records:
-            kind = record.get("type")
-            if not isinstance(kind, str):
-                continue
-            state = self._state(state, kind)
-            if kind == "turn_started":
-                turns += 1
-                title = title or line_of(record.get("text"), _TITLE)
-            elif kind == "conversation_opened":
-                owner, template = line_of(record.get("user"), _NAME), line_of(record.get("template"), _NAME)
-        return Outline(state, owner, template, title, turns)
-
-    def _state(self, state: State, kind: str) -> State:
-        if kind == "conversation_closed":
-            return state if state == "unfinished" else "closed"
-        if kind in self.opening_types:
-            return "unfinished"
-        if kind == "turn_suspended":
-            return "suspended"
-        return "open" if kind in self.closing_types else state
+def _state(state: State, kind: str) -> State:
+    if kind == "conversation_closed":
+        return state if state == "unfinished" else "closed"
+    if kind in OPENING_TYPES:
+        return "unfinished"
+    if kind == "turn_suspended":
+        return "suspended"
+    return "open" if kind in CLOSING_TYPES else state
 
 
 def line_of(value: Any, length: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from callboard.storage.errors import StorageError
@@ -15,6 +16,7 @@ Record: TypeAlias = Mapping[str, Any]
 State: TypeAlias = Literal["open", "closed", "unfinished", "suspended"]
 
 CONVERSATION = "conversation"
+JOURNAL_FILE = "journal.sqlite3"
 
 CONFLICT = "conflict"
 STALE_EPOCH = "stale_epoch"
@@ -27,6 +29,11 @@ STORAGE_LOCKED = "storage_locked"
 STORAGE_CORRUPT = "storage_corrupt"
 STORAGE_IO = "storage_io"
 STORAGE_NEWER = "storage_newer"
+
+
+def url_of_folder(folder: str | Path) -> str:
+    """Give the URL of the SQLite journal in a state folder."""
+    return f"sqlite:///{Path(folder).absolute() / JOURNAL_FILE}"
 
 
 class JournalError(StorageError):

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from callboard.actors.events import Event
     from callboard.config import Config
     from callboard.storage.journal import Journal
-    from callboard.storage.journal_terms import JournalError, Summary
+    from callboard.storage.journal_terms import JournalError
     from callboard.views import ConversationInfo
 
-JOURNAL_FILE = "journal.sqlite3"
 _PAGE = 1000
 
 
@@ -59,12 +58,14 @@ class StoredHistories:
         self, *, team: str = "", user: str | None = None, limit: int = 100, before: str | None = None
     ) -> list[ConversationInfo]:
         """List a team's conversations."""
+        from callboard.shown import conversation_info
+
         try:
             with journal_errors():
                 found = self._journal.listing(team, user=user, limit=limit, before=before)
         except ConversationNotFound:
             return []  # there is no journal yet
-        return [_info(summary) for summary in found]
+        return [conversation_info(summary) for summary in found]
 
     def history(self, conversation_id: str, *, team: str = "", after: int = 0) -> list[Event]:
         """Give the events after number ``after``."""
@@ -122,15 +123,12 @@ def config_of(name: str, config: Path | None) -> Config:
 def opened_journal(name: str, config: Path | None, *, read_only: bool) -> Iterator[Journal]:
     """Open the journal of the system ``name``; ``read_only`` works beside a running daemon. Raises CallboardError."""
     from callboard.storage.journal import open_journal
-    from callboard.storage.journal_outline import CLOSING_TYPES, OPENING_TYPES
+    from callboard.storage.journal_terms import url_of_folder
 
     found = config_of(name, config)
     with journal_errors():
         journal = open_journal(
-            found.database_url or f"sqlite:///{found.storage_path(name) / JOURNAL_FILE}",
-            opening_types=OPENING_TYPES,
-            closing_types=CLOSING_TYPES,
-            read_only=read_only,
+            found.database_url or url_of_folder(found.storage_path(name)), read_only=read_only
         )
     try:
         yield journal
@@ -158,21 +156,3 @@ def _error(fault: JournalError) -> CallboardError:
         case "invalid":
             return Refused(fault.message)
     return Unavailable(f"{fault.kind}: {fault.message}")
-
-
-def _info(summary: Summary) -> ConversationInfo:
-    from callboard.views import ConversationInfo
-
-    return ConversationInfo(
-        conversation_id=summary.conversation,
-        team=summary.team,
-        user=summary.user,
-        template=summary.template,
-        created_at=summary.created_at,
-        updated_at=summary.updated_at,
-        events=summary.events,
-        turns=summary.turns,
-        title=summary.title,
-        state=summary.state,
-        cursor=summary.cursor,
-    )

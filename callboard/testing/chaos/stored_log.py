@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from callboard.storage.journal import Journal, open_journal
-
-FILE_NAME = "journal.sqlite3"
+from callboard.storage.journal_terms import url_of_folder
 
 
 @contextmanager
 def read_log(state_dir: Path) -> Iterator[Journal]:
     """Open the journal in a state folder, for reading alone."""
-    journal = open_journal(f"sqlite:///{state_dir / FILE_NAME}", read_only=True)
+    journal = open_journal(url_of_folder(state_dir), read_only=True)
     try:
         yield journal
     finally:

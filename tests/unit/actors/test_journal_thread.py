@@ -210,7 +210,7 @@ def test_a_log_is_opened_written_read_listed_and_deleted(ask: Callable[[Any], An
     )
     page = ask(ListLogs(team="red"))
     assert isinstance(page, LogList)
-    assert [(s.conversation_id, s.title, s.turns, s.state) for s in page.conversations] == [
+    assert [(s.conversation, s.title, s.turns, s.state) for s in page.conversations] == [
         ("c", "What now?", 1, "unfinished")
     ]
     again = ask(OpenLog(conversation_id="c", team="red"))
