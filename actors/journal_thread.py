@@ -10,7 +10,6 @@ writer, so the actor starts at once.
 from __future__ import annotations
 
 import importlib
-import os
 import queue
 import threading
 from collections import deque
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from callboard.actors.journal_commands import append_all, carry_out_each, weight
-from callboard.supervisor.process import PRIVATE_FDS
+from callboard.actors.thread_news import ThreadNews
 
 MAX_APPENDS = 1_000
 MAX_BYTES = 16 * 1024 * 1024
@@ -49,9 +48,8 @@ class JournalThread:
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self.ready_fd, self._ring_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        PRIVATE_FDS.update((self.ready_fd, self._ring_fd))
+        self.answers: ThreadNews[Answer] = ThreadNews()
+        self.ready_fd = self.answers.ready_fd
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -61,15 +59,7 @@ class JournalThread:
 
     def take(self) -> list[Answer]:
         """Give the answers since the last time."""
-        try:
-            while os.read(self.ready_fd, 4096):
-                continue
-        except BlockingIOError:
-            pass
-        answers = []
-        while not self._answers.empty():
-            answers.append(self._answers.get())
-        return answers
+        return self.answers.take()
 
     def close(self) -> bool:
         """Let the thread finish what it does, and close the store; False when that takes too long."""
@@ -82,7 +72,9 @@ class JournalThread:
         try:
             self._work(self._load())
         except BaseException as bug:  # the actor must not outlive its thread
-            self._tell(Answer(None, None, RuntimeError(f"the writer ended: {type(bug).__name__}: {bug}")))
+            self.answers.put(
+                Answer(None, None, RuntimeError(f"the writer ended: {type(bug).__name__}: {bug}"))
+            )
 
     def _work(self, store: Any) -> None:
         appends: deque[_Job] = deque()
@@ -94,7 +86,7 @@ class JournalThread:
                 self._answer_all(store, _group(appends), append_all)
             for _ in range(min(len(others), _OTHERS_BETWEEN)):
                 self._answer_all(store, [others.popleft()], carry_out_each)
-            self._tell(*(Answer(None, finding) for finding in store.take_findings()))
+            self.answers.put(*(Answer(None, finding) for finding in store.take_findings()))
         store.close()
 
     def _fetch(self, appends: deque[_Job], others: deque[_Job], going_on: bool) -> bool:
@@ -114,19 +106,9 @@ class JournalThread:
         try:
             bodies = carry_out(store, [job.command for job in jobs])
         except Exception as bug:
-            self._tell(*(Answer(job.ticket, None, bug) for job in jobs))
+            self.answers.put(*(Answer(job.ticket, None, bug) for job in jobs))
             return
-        self._tell(*(Answer(job.ticket, body) for job, body in zip(jobs, bodies, strict=True)))
-
-    def _tell(self, *answers: Answer) -> None:
-        if not answers:
-            return
-        for answer in answers:
-            self._answers.put(answer)
-        try:
-            os.write(self._ring_fd, b".")
-        except BlockingIOError:
-            return
+        self.answers.put(*(Answer(job.ticket, body) for job, body in zip(jobs, bodies, strict=True)))
 
 
 def load_store(url: str, wrapper: str) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +16,7 @@ from callboard.actors.chat_model import ChatModel, ModelError, ModelEvent, Model
 from callboard.actors.context_window import Fitted
 from callboard.actors.messages import Chat, ChatAnswer, ChatDone, ModelFault
 from callboard.actors.model_window import ModelWindow
-from callboard.supervisor.process import PRIVATE_FDS, close_private
+from callboard.actors.thread_news import ThreadNews
 
 COALESCE_S = 0.02
 _BUG_CHARS = 500
@@ -29,9 +27,8 @@ class Streams:
     """The thread with the loop. All methods but the coroutines run in the actor's own thread."""
 
     def __init__(self) -> None:
-        self._news: queue.SimpleQueue[tuple[str, str | ChatAnswer]] = queue.SimpleQueue()
-        self.ready_fd, self._ring_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        PRIVATE_FDS.update((self.ready_fd, self._ring_fd))
+        self._news: ThreadNews[tuple[str, str | ChatAnswer]] = ThreadNews()
+        self.ready_fd = self._news.ready_fd
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="streams", daemon=True)
@@ -59,24 +56,14 @@ class Streams:
 
     def take(self) -> list[tuple[str, str | ChatAnswer]]:
         """Give the news since the last time, in order."""
-        while True:
-            try:
-                if not os.read(self.ready_fd, 4096):
-                    break
-            except BlockingIOError:
-                break
-        news = []
-        while not self._news.empty():
-            news.append(self._news.get())
-        return news
+        return self._news.take()
 
     def close(self) -> None:
         """Stop the loop and its thread, and release the pipe; a call that does not let go is left behind."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=_CLOSE_S)
         if not self._thread.is_alive():
-            close_private(self.ready_fd)
-            close_private(self._ring_fd)
+            self._news.close()
 
     def _run(self) -> None:
         self._loop.run_forever()
@@ -87,16 +74,9 @@ class Streams:
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=_CLOSE_S / 2))
         self._loop.close()
 
-    def _put(self, request_id: str, news: str | ChatAnswer) -> None:
-        self._news.put((request_id, news))
-        try:
-            os.write(self._ring_fd, b".")
-        except BlockingIOError:
-            return
-
     async def _carry(self, request_id: str, model: ChatModel, window: ModelWindow, chat: Chat) -> None:
         """Whatever a user's model raises is its bug, an exit included: it would end the loop and all streams."""
-        text = _Coalescer(lambda piece: self._put(request_id, piece))
+        text = _Coalescer(lambda piece: self._news.put((request_id, piece)))
         try:
             answer = await _answer(model, window, chat, text)
         except ModelError as error:
@@ -110,7 +90,7 @@ class Streams:
             answer = _bug(f"{type(bug).__name__}: {bug}")
         finally:
             text.drop()
-        self._put(request_id, answer)
+        self._news.put((request_id, answer))
 
 
 def fault_of(error: ModelError) -> ModelFault:

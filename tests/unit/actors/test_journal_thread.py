@@ -30,7 +30,6 @@ from callboard.actors.messages import (
 from callboard.storage.journal import open_journal
 from callboard.storage.journal_terms import Append, JournalError
 from callboard.supervisor.envelope import Failure
-from callboard.supervisor.process import close_private
 from callboard.tools.content import TextBlock
 
 WAIT_S = 10.0
@@ -70,8 +69,7 @@ def running(load: Callable[[], Any]) -> Iterator[JournalThread]:
         yield thread
     finally:
         assert thread.close()
-        close_private(thread.ready_fd)
-        close_private(thread._ring_fd)
+        thread.answers.close()
 
 
 def collect(thread: JournalThread, count: int) -> dict[str | None, Answer]:
