@@ -133,45 +133,40 @@ class ModelCall:
         model = self._settings.model
         return model.fallback if self._uses_fallback and model.fallback is not None else model
 
-    def _falls_back(self, kind: str) -> bool:
-        """Ask the fallback instead of failing, where that is possible."""
-        chat, model = self._chat, self._settings.model
-        if chat is None or model.fallback is None or self._uses_fallback or self._has_shown_text:
-            return False
-        if kind not in _CANNOT_BE_HAD:
-            return False
-        self._host.log.warning("model_fallback", model=model.name, fallback=model.fallback.name, reason=kind)
+    def _settle(self, came_of_it: ModelReplied | ModelFailed) -> None:
+        """Answer; or ask the fallback instead of failing, where that is possible."""
+        chat, answered, model = self._chat, self._answered, self._settings.model
+        self._chat = None
+        fallback = None if self._uses_fallback or self._has_shown_text else model.fallback
+        kind = came_of_it.kind if isinstance(came_of_it, ModelFailed) else ""
+        if chat is None or fallback is None or kind not in _CANNOT_BE_HAD:
+            answered(came_of_it)
+            return
+        self._host.log.warning("model_fallback", model=model.name, fallback=fallback.name, reason=kind)
         self._uses_fallback = True
         self._begin(chat)
-        return True
 
     def _is(self, answer: ChatAnswer | Failure) -> None:
-        answered = self._answered
         self._clear()
-        if isinstance(answer, ModelFault) and self._falls_back(answer.kind):
-            return
         match answer:
             case ChatDone(reply=reply, left_out=left_out):
-                answered(ModelReplied(reply=reply, left_out=left_out))
+                self._settle(ModelReplied(reply=reply, left_out=left_out))
             case ModelFault():
-                answered(
-                    ModelFailed(
-                        kind=answer.kind,
-                        message=answer.message,
-                        retryable=answer.retryable,
-                        retry_after_s=answer.retry_after_s,
-                        chance=random.random(),
-                    )
+                failed = ModelFailed(
+                    kind=answer.kind,
+                    message=answer.message,
+                    retryable=answer.retryable,
+                    retry_after_s=answer.retry_after_s,
+                    chance=random.random(),
                 )
+                self._settle(failed)
             case Failure(message=message):
-                answered(ModelFailed(kind="unreachable", message=message, retryable=True))
+                self._settle(ModelFailed(kind="unreachable", message=message, retryable=True))
 
     def _fail(self, failed: ModelFailed) -> None:
         if self._request_id is not None:
-            answered = self._answered
             self.stop()
-            if not self._falls_back(failed.kind):
-                answered(failed)
+            self._settle(failed)
 
     def _clear(self) -> None:
         if self._unwatch is not None:
