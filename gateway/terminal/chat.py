@@ -7,13 +7,14 @@ runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from callboard.actors.events import ApprovalRequested, Event, TurnAnswered, TurnCancelled, TurnFailed
 from callboard.errors import CallboardError
 from callboard.gateway.terminal.approvals import (
+    Decidable,
     Decider,
     ListDecider,
     PersonDecider,
@@ -44,8 +45,8 @@ class ChatSystem(Protocol):
         ...
 
 
-class ChatConversation(Protocol):
-    """What the chat needs of a conversation."""
+class ChatConversation(Decidable, Protocol):
+    """What the chat needs of a conversation, besides the decisions on its calls."""
 
     def ask(
         self,
@@ -60,31 +61,6 @@ class ChatConversation(Protocol):
 
     def cancel(self) -> None:
         """Cancel the running turn."""
-        ...
-
-    def events(
-        self, after: int = 0, *, until_idle: bool = False, timeout_s: float | None = None
-    ) -> Iterator[Event]:
-        """Follow the conversation."""
-        ...
-
-    def pending(self) -> tuple[ApprovalRequested, ...]:
-        """List the calls that wait for a person."""
-        ...
-
-    def approve(
-        self,
-        call_id: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        for_conversation: bool = False,
-        reason: str = "",
-    ) -> None:
-        """Approve of a call."""
-        ...
-
-    def deny(self, call_id: str, reason: str = "") -> None:
-        """Deny a call."""
         ...
 
     def enable(self, name: str, /) -> None:
