@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from callboard.actors.messages import Ask
 from callboard.supervisor.envelope import Envelope
-
-MAX_TEXT = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,19 +16,6 @@ class Arrival:
     turn_id: str
     ask: Ask
     envelope: Envelope
-
-
-def fault_of(ask: Ask) -> str | None:
-    """Say what is wrong with a request, None when it can be taken."""
-    if not isinstance(ask.text, str):
-        return f"the message must be a text, got {type(ask.text).__name__}"
-    if len(ask.text) > MAX_TEXT:
-        return f"the message has {len(ask.text)} characters; at most {MAX_TEXT} are taken"
-    for name in ("deadline_s", "tool_deadline_s"):
-        value = getattr(ask, name)
-        if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-            return f"{name} must be a positive number of seconds, got {value!r}"
-    return None
 
 
 class Arrivals:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callboard.actors.arrival import Arrival, fault_of
+from callboard.actors.arrival import Arrival
 from callboard.actors.client_turns import Turns
 from callboard.actors.messages import Ask, Follow, News
 from callboard.actors.subscribers import MAX_READERS, Reader, Subscribers
@@ -37,10 +37,7 @@ class Asking:
         if self._turns.knows(turn_id):
             self.read(letter, ask, turn_id)
             return
-        problem = fault_of(ask)
         failure = self._refusal()
-        if failure is None and problem is not None:
-            failure = Failure(kind="bad_request", message=problem)
         if failure is None:
             self.read(letter, ask, turn_id)
             if self._turns.add(Arrival(turn_id=turn_id, ask=ask, envelope=letter)):

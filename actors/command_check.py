@@ -7,8 +7,13 @@ repetition. Called by the Python API before it sends, and by the client actor be
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+
+from callboard.actors.messages import Ask
+
+MAX_TEXT = 1024 * 1024
 
 _Rule: TypeAlias = tuple[Callable[[Any], bool], str]
 
@@ -29,10 +34,16 @@ def _is_object(value: Any) -> bool:
     return value is None or isinstance(value, Mapping)
 
 
+def _is_limit(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 < value < math.inf)
+
+
 _RULES: Mapping[str, _Rule] = {
     "after": (_is_count, "0 or the number of an event"),
     "heard": (_is_count, "0 or a count"),
     "limit": (_is_count, "a count"),
+    "deadline_s": (_is_limit, "a positive number of seconds"),
+    "tool_deadline_s": (_is_limit, "a positive number of seconds"),
     "tool": (_is_text, "a tool's name"),
     "call_id": (_is_text, "a call's id"),
     "reason": (_is_text, "a text"),
@@ -45,6 +56,10 @@ _RULES: Mapping[str, _Rule] = {
 
 def fault_of_command(command: Any) -> str | None:
     """Say what is wrong with a command's fields, None when they are as they must be."""
+    if isinstance(command, Ask) and not isinstance(command.text, str):
+        return f"the message must be a text, got {type(command.text).__name__}"
+    if isinstance(command, Ask) and len(command.text) > MAX_TEXT:
+        return f"the message has {len(command.text)} characters; at most {MAX_TEXT} are taken"
     for field in dataclasses.fields(command):
         rule = _RULES.get(field.name)
         value = getattr(command, field.name)

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from callboard.actors.arrival import fault_of
 from callboard.actors.command_check import fault_of_command
 from callboard.actors.events import ApprovalRequested, ConversationClosed, Event
 from callboard.actors.messages import (
@@ -82,7 +81,7 @@ class Conversation:
         left: Callable[[], bool],
     ) -> Iterator[Event]:
         turn_id = request_id or uuid.uuid4().hex
-        problem = fault_of(Ask(text=text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s))
+        problem = fault_of_command(Ask(text=text, deadline_s=deadline_s, tool_deadline_s=tool_deadline_s))
         if problem is not None:
             raise Refused(problem)
         cursor = Cursor(begins_anywhere=True)
