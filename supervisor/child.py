@@ -396,7 +396,8 @@ class Child(Actor):
                 principal=pending.principal,
             )
             self.send(address, envelope)
-        self.after(pending.retry_s if address else _LOOK_AGAIN_S, lambda: self._transmit(request_id))
+        wait_s = pending.retry_s if address else _LOOK_AGAIN_S
+        pending.again = self.after(wait_s, lambda: self._transmit(request_id))
 
 
 __all__ = ["RETRY_S", "UNANSWERED", "Child", "Ignore", "Spawned"]

@@ -29,6 +29,7 @@ class Pending:
     retry_s: float
     principal: Any = None
     expiry: Timer | None = None
+    again: Timer | None = None
 
 
 class Requests:
@@ -66,8 +67,10 @@ class Requests:
 
     def _take(self, request_id: str) -> Pending | None:
         pending = self._pending.pop(request_id, None)
-        if pending is not None and pending.expiry is not None:
-            pending.expiry.cancel()
+        if pending is not None:
+            for timer in (pending.expiry, pending.again):
+                if timer is not None:
+                    timer.cancel()
         return pending
 
     def expire(self, request_id: str) -> None:

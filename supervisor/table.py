@@ -17,6 +17,7 @@ from typing import Any
 from callboard.supervisor.process import is_running
 
 ROOT = "root"
+_FOUND_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class ProcessTable:
 
     def __init__(self, runtime_dir: str | Path) -> None:
         self._folder = Path(runtime_dir) / "actors"
-        self._rows: dict[str, Row] = {}
+        self._found: dict[str, tuple[tuple[int, int], Any, int]] = {}
 
     def create(self) -> None:
         """Make the folder, empty of any former life's rows."""
@@ -64,6 +65,10 @@ class ProcessTable:
         for below in self._folder.glob(f"{_file_name(id)}.*.json"):
             below.unlink(missing_ok=True)
 
+    def remove_row(self, id: str) -> None:
+        """Remove the row of an actor that has none below it."""
+        self._path(id).unlink(missing_ok=True)
+
     def remove_below(self, id: str) -> None:
         """Remove the rows of all that descends from ``id``: they died with it."""
         for below in self._folder.glob(f"{_file_name(id)}.*.json"):
@@ -82,13 +87,26 @@ class ProcessTable:
         return [_as_seen(row) for row in found if row is not None]
 
     def find(self, id: str) -> tuple[Any, int] | None:
-        """Give the actor's address and pid while it is running, else None."""
-        row = self.get(id)
-        if row is None or row.address is None or row.pid is None or row.state != "running":
+        """Give the actor's address and pid while it is running, else None.
+
+        A row is replaced by another file, never written again: what was read from this one still holds.
+        """
+        try:
+            seen = os.stat(self._path(id))  # noqa: PTH116
+        except FileNotFoundError:
+            self._found.pop(id, None)
             return None
-        if not is_running(row.pid):
-            return None
-        return read_address(row.address), row.pid
+        version, address, pid = self._found.get(id, (None, None, 0))
+        if version != (seen.st_ino, seen.st_mtime_ns):
+            row = self.get(id)
+            if row is None or row.address is None or row.pid is None or row.state != "running":
+                self._found.pop(id, None)
+                return None
+            address, pid = read_address(row.address), row.pid
+            if len(self._found) >= _FOUND_KEPT:
+                self._found.clear()
+            self._found[id] = ((seen.st_ino, seen.st_mtime_ns), address, pid)
+        return (address, pid) if is_running(pid) else None
 
     def _path(self, id: str) -> Path:
         return self._folder / f"{_file_name(id)}.json"

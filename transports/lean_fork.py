@@ -10,7 +10,20 @@ import multiprocessing.context
 import multiprocessing.popen_fork
 import os
 import select
+from collections.abc import Callable
 from typing import Any
+
+
+def _with_room(run: Callable[[], int]) -> int:
+    """Run it on a frame so large that the interpreter puts what is called on a memory chunk of its own.
+
+    CPython (3.11 and later) keeps frames in chunks of 16 KiB. An actor's loop begins some 60 frames deep in its
+    parent's; where that happens to lie at the end of a chunk, each call that it makes would map and unmap memory.
+    """
+    return run()
+
+
+_with_room.__code__ = _with_room.__code__.replace(co_stacksize=9000)
 
 
 class _Popen(multiprocessing.popen_fork.Popen):
@@ -19,7 +32,7 @@ class _Popen(multiprocessing.popen_fork.Popen):
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                code = process_obj._bootstrap(parent_sentinel=None)
+                code = _with_room(lambda: int(process_obj._bootstrap(parent_sentinel=None)))
             finally:
                 os._exit(code)
 

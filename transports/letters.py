@@ -11,6 +11,7 @@ from typing import Any
 
 from callboard.transports.datagrams import MAX_MESSAGE
 from callboard.transports.mail_errors import TooLarge
+from callboard.transports.records import RecordPickler
 
 _PROTOCOL = 5
 
@@ -29,7 +30,7 @@ class _Chunks:
 def freeze(message: Any) -> tuple[tuple[bytes, ...], int]:
     """Pickle the message: its chunks, and their size in bytes. Raises TooLarge, or what pickling raises."""
     out = _Chunks()
-    pickle.Pickler(out, _PROTOCOL).dump(message)
+    RecordPickler(out, _PROTOCOL).dump(message)
     size = sum(map(len, out.chunks))
     if size > MAX_MESSAGE:
         raise TooLarge(f"the message has {size} bytes; one message may have {MAX_MESSAGE}")
