@@ -32,7 +32,7 @@ class RecordPickler(pickle.Pickler):
 
 def rebuild(kind: type, values: tuple[Any, ...]) -> Any:
     """Make a record of its class and values, as they were; nothing of the class runs."""
-    record = object.__new__(kind)
+    record: Any = object.__new__(kind)
     setters = _SETTERS.get(kind)
     if setters is None:
         setters = _SETTERS[kind] = tuple(getattr(kind, name).__set__ for name in _names(kind))
