@@ -1,6 +1,7 @@
 """The local tools of a system: what each module offers, which module has a name, and what a reload changes. Pure.
 
-A module that cannot be described keeps what it had, and its fault is told. Of two modules with a tool of one name the
+A module that cannot be described keeps what it had (the specs, and with them the source that they name), and its fault
+is told. Of two modules with a tool of one name the
 first in order has it. Called by the catalogue.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from callboard.actors.catalogue_record import Recorded
 from callboard.actors.messages import Reloaded
 from callboard.tools.contract import ToolSpec
 from callboard.tools.describe import Described
@@ -15,13 +17,18 @@ from callboard.tools.errors import ModuleFault
 
 
 class LocalTools:
-    """``builtin`` come first, and are never described again."""
+    """``builtin`` come first, and are never described again. ``before`` is what a former catalogue had."""
 
-    def __init__(self, builtin: Iterable[ToolSpec]) -> None:
+    def __init__(self, builtin: Iterable[ToolSpec], before: Recorded | None = None) -> None:
         self._builtin = tuple(builtin)
-        self._modules: dict[str, tuple[ToolSpec, ...]] = {}
-        self.tools: dict[str, ToolSpec] = {spec.name: spec for spec in self._builtin}
-        self.faults: dict[str, str] = {}
+        before = before or Recorded()
+        self.modules: dict[str, tuple[ToolSpec, ...]] = dict(before.modules)
+        self.tools, self.faults = self._merged(dict(before.faults))
+
+    @property
+    def kept_sources(self) -> frozenset[str]:
+        """The paths of the sources that the tools are run from."""
+        return frozenset(spec.kept_source for specs in self.modules.values() for spec in specs)
 
     def take(self, described: Mapping[str, Described]) -> Reloaded:
         """Take a description of all modules, in their order; one that is not among them any more is gone."""
@@ -30,7 +37,7 @@ class LocalTools:
         modules: dict[str, tuple[ToolSpec, ...]] = {}
         for module, found in described.items():
             if isinstance(found, ModuleFault):
-                kept = self._modules.get(module, ())
+                kept = self.modules.get(module, ())
                 note = (
                     f" (the tools that it had stay: {', '.join(spec.name for spec in kept)})" if kept else ""
                 )
@@ -38,13 +45,13 @@ class LocalTools:
                 modules[module] = kept
             else:
                 modules[module] = found
-        self._modules = modules
+        self.modules = modules
         self.tools, self.faults = self._merged(faults)
         return _difference(before, self.tools, self.faults)
 
     def _merged(self, faults: dict[str, str]) -> tuple[dict[str, ToolSpec], dict[str, str]]:
         tools = {spec.name: spec for spec in self._builtin}
-        for module, specs in self._modules.items():
+        for module, specs in self.modules.items():
             for spec in specs:
                 other = tools.setdefault(spec.name, spec)
                 if other is not spec and (other.module, other.attribute) != (spec.module, spec.attribute):

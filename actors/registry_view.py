@@ -1,4 +1,6 @@
-"""A client's view of the registry: asked of the catalogue at each step and call, kept for when the catalogue is away.
+"""A client's view of the registry: looked at for each step and call, asked of the catalogue whenever its mark changed.
+
+What was seen last is kept for when the catalogue is away.
 
 It waits, bounded, for servers that are still at their first start when the conversation wants their tools.
 """
@@ -9,6 +11,7 @@ from collections.abc import Callable
 
 from callboard.actors.messages import GetRegistry, Registry, RegistryUnchanged
 from callboard.actors.names import CATALOGUE
+from callboard.actors.registry_mark import RegistryMark
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Failure
 
@@ -24,9 +27,10 @@ class RegistryView:
     def __init__(self, host: Child) -> None:
         self._host = host
         self.latest = Registry()
+        self._mark = RegistryMark(host.init.runtime_dir)
 
     def refresh(self, wants: Callable[[str], bool], then: Callable[[Registry], None]) -> None:
-        """Ask what exists now and call ``then`` with it; ``wants(server)`` says whose first start is worth a wait."""
+        """See what exists now and call ``then`` with it; ``wants(server)`` says whose first start is worth a wait."""
         give_up_at = self._host.now() + _FIRST_START_S
 
         def seen(registry: Registry) -> None:
@@ -39,12 +43,16 @@ class RegistryView:
         self._look(seen, then, _ANSWER_S)
 
     def look(self, then: Callable[[Registry], None]) -> None:
-        """Ask what exists right now, and wait for nothing but the catalogue, and that for a second at most."""
+        """See what exists right now, and wait for nothing but the catalogue, and that for a second at most."""
         self._look(then, then, _AT_START_S)
 
     def _look(
         self, then: Callable[[Registry], None], otherwise: Callable[[Registry], None], deadline_s: float
     ) -> None:
+        if self.latest.version and self.latest.version == self._mark.version():
+            self._host.then_continue(lambda: then(self.latest))
+            return
+
         def answered(answer: Registry | RegistryUnchanged | Failure) -> None:
             if isinstance(answer, Failure):
                 self._host.log.warning("catalogue_away", reason=answer.message)

@@ -36,6 +36,9 @@ class ToolSpec:
     ``trusted`` says whether the annotations may be acted on (running a call again after a
     crash). ``feature`` names the feature flag without which the tool is off, or is empty.
     ``pinned``: a person approved of this version, so a worker runs no other.
+    ``kept_source`` is the path at which a catalogue keeps the module's source as it was described; the file's name is
+    its digest, and where there is none its own file must be of that digest to be run. Empty: the module is loaded
+    from its own file, as it is.
     """
 
     name: str
@@ -52,6 +55,7 @@ class ToolSpec:
     trusted: bool = True
     feature: str = ""
     pinned: bool = False
+    kept_source: str = ""
 
     @property
     def is_local(self) -> bool:

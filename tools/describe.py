@@ -7,6 +7,7 @@ to what was its standard output, and what the module prints goes to standard err
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import json
@@ -17,19 +18,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from callboard.tools.contract import Annotations, ToolSpec
 from callboard.tools.errors import ModuleFault
 from callboard.tools.execute import describe
+from callboard.tools.kept_source import KeptSources
 from callboard.tools.limits import limits_from_json
-from callboard.tools.loader import specs_of
+from callboard.tools.loader import describe_module
 
 LIMIT_S = 10.0
 MAX_BYTES = 1024 * 1024
 MAX_REASON = 2048
+_MAX_DOCUMENT = 4 * MAX_BYTES
+_MAX_SOURCES = 2 * MAX_BYTES
 _CHUNK = 1 << 16
 _REAP_S = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -41,9 +45,12 @@ _BOOT = (
 Described: TypeAlias = tuple[ToolSpec, ...] | ModuleFault
 
 
-def specs_in_a_process(modules: Iterable[str], limit_s: float = LIMIT_S) -> dict[str, Described]:
+def specs_in_a_process(
+    modules: Iterable[str], limit_s: float = LIMIT_S, kept: KeptSources | None = None
+) -> dict[str, Described]:
     """Describe each module in a new process, with this one's ``sys.path``; at most ``limit_s`` seconds in all.
 
+    The sources that were described are put into ``kept``, and the specs say where; without it they name none.
     Never raises for what a module does: its value is then the ModuleFault that says what became of it. No process
     of the modules' groups is left behind. To be called on a thread that lives as long as the call.
     """
@@ -60,7 +67,7 @@ def specs_in_a_process(modules: Iterable[str], limit_s: float = LIMIT_S) -> dict
     finally:
         for reader in readers:
             reader.close()
-    return described | {reader.module: reader.outcome(limit_s) for reader in readers}
+    return described | {reader.module: reader.outcome(limit_s, kept) for reader in readers}
 
 
 def main() -> None:
@@ -87,7 +94,15 @@ def spec_from_json(form: Mapping[str, Any]) -> ToolSpec:
     limits = limits_from_json(form["limits"])
     spec = ToolSpec(**{**form, "annotations": Annotations(**form["annotations"]), "limits": limits})
     flags = asdict(spec.annotations).values()
-    texts = (spec.name, spec.description, spec.digest, spec.module, spec.attribute, spec.feature)
+    texts = (
+        spec.name,
+        spec.description,
+        spec.digest,
+        spec.module,
+        spec.attribute,
+        spec.feature,
+        spec.kept_source,
+    )
     if not (
         all(isinstance(text, str) for text in texts)
         and all(isinstance(flag, bool) for flag in flags)
@@ -100,13 +115,26 @@ def spec_from_json(form: Mapping[str, Any]) -> ToolSpec:
 
 def _document(module: str) -> dict[str, Any]:
     try:
-        tools = [spec_to_json(spec) for spec in specs_of(module)]
-        json.dumps(tools)
-        return {"tools": tools}
+        found = describe_module(module)
+        tools = [spec_to_json(spec) for spec in found.specs]
+        if len(json.dumps(tools)) > MAX_BYTES:
+            return {"fault": f"the description of its tools is larger than {MAX_BYTES} bytes"}
+        return {"tools": tools, "digests": dict(found.digests), "kept": _kept_to_json(found.kept)}
     except ModuleFault as fault:
         return {"fault": fault.reason[:MAX_REASON]}
     except BaseException as error:  # the module's own code runs here, and this process serves nothing else
         return {"fault": f"its tools cannot be described: {describe(error)}"[:MAX_REASON]}
+
+
+def _kept_to_json(kept: Mapping[str, bytes]) -> dict[str, str]:
+    """Tools of other modules than this one come with theirs: those that there is room for."""
+    taken: dict[str, str] = {}
+    room = _MAX_SOURCES
+    for digest, content in kept.items():
+        room -= len(content)
+        if room >= 0:
+            taken[digest] = base64.b64encode(content).decode("ascii")
+    return taken
 
 
 def _identity(fd: int) -> tuple[int, int] | None:
@@ -143,7 +171,7 @@ class _Reader:
 
     @property
     def is_complete(self) -> bool:
-        return b"\n" in self.received[-1:] or len(self.received) > MAX_BYTES
+        return b"\n" in self.received[-1:] or len(self.received) > _MAX_DOCUMENT
 
     def read(self) -> bool:
         """Take what is there; False at the end of the stream."""
@@ -160,22 +188,27 @@ class _Reader:
         self._end()
         os.close(self.pidfd)
 
-    def outcome(self, limit_s: float) -> Described:
+    def outcome(self, limit_s: float, kept: KeptSources | None) -> Described:
         """Say what became of it; only after ``close``."""
-        if len(self.received) > MAX_BYTES:
+        if len(self.received) > _MAX_DOCUMENT:
             return ModuleFault(self.module, f"the description of its tools is larger than {MAX_BYTES} bytes")
         if self.is_complete:
-            return self._read_document()
+            return self._read_document(kept)
         if self.timed_out:
             return ModuleFault(self.module, f"it was still being imported after {limit_s:g} s")
         return ModuleFault(self.module, _ending(self.process.returncode))
 
-    def _read_document(self) -> Described:
+    def _read_document(self, kept: KeptSources | None) -> Described:
         try:
             document = json.loads(self.received)
             if "fault" in document:
                 return ModuleFault(self.module, str(document["fault"]))
-            return tuple(spec_from_json(form) for form in document["tools"])
+            specs = tuple(spec_from_json(form) for form in document["tools"])
+            return specs if kept is None else _kept(specs, document, kept)
+        except OSError as fault:
+            return ModuleFault(
+                self.module, f"its source could not be kept in {kept and kept.folder}: {fault}"
+            )
         except (TypeError, ValueError, KeyError, RecursionError) as fault:
             return ModuleFault(self.module, f"the description of its tools cannot be read: {fault}")
 
@@ -186,6 +219,15 @@ class _Reader:
             self.process.wait(_REAP_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def _kept(specs: tuple[ToolSpec, ...], document: Mapping[str, Any], kept: KeptSources) -> Described:
+    """One path for all the tools of a module: in the mail it is then written once."""
+    for digest, content in document["kept"].items():
+        kept.keep(digest, base64.b64decode(content, validate=True))
+    digests: dict[str, str] = document["digests"]
+    paths = {digest: kept.path(digest) for digest in digests.values()}
+    return tuple(replace(spec, kept_source=paths[digests[spec.name]]) for spec in specs)
 
 
 def _read_all(readers: Iterable[_Reader], give_up_at: float) -> None:

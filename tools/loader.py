@@ -1,94 +1,122 @@
 """Load users' tool modules: make specs of the tools in one, and get back the tool that a spec names.
 
-It decides which things in a module are tools, and their digest. It runs users' code at import, so only the
-describing processes (``specs_of``; the catalogue for the built-ins) and the tool workers (``load_tool``, one
-module each) call it; a fault in a module is
-a ModuleFault.
+It decides which things in a module are tools, and their digest; and that what runs is what was described: a call
+executes the source that a catalogue kept, whatever lies on disk. It runs users' code at import, so only the describing
+processes (``describe_module``; the catalogue for the built-ins) and the calls' processes (``load_tool``, one module
+each) call it; a fault in a module is a ModuleFault.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import inspect
 import json
 import sys
-import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, replace
-from importlib.machinery import SourceFileLoader
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, TypeGuard
 
+from callboard.tools import module_source
 from callboard.tools.contract import ToolSpec
 from callboard.tools.decorator import FunctionTool, Tool, check_definition
 from callboard.tools.errors import ModuleFault, ToolDefinitionError
 from callboard.tools.execute import describe
+from callboard.tools.kept_source import MAX_BYTES, KeptSource, digest_of
 from callboard.tools.limits import limits_of
 
 _PRIVATE_PREFIX = "_callboard_tools_"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a module offers, by name, and the source that each tool's module was executed from.
+
+    ``digests`` are those of the sources, by tool; ``kept`` holds, by digest, what can be executed again (in the form of
+    KeptSource): it lacks what is no Python source, or too large.
+    """
+
+    specs: tuple[ToolSpec, ...]
+    digests: Mapping[str, str]
+    kept: Mapping[str, bytes]
+
+
 def specs_of(module_ref: str) -> tuple[ToolSpec, ...]:
-    """Load a module afresh and describe its tools, by name.
+    """Load a module afresh and describe its tools, by name; as ``describe_module`` does."""
+    return describe_module(module_ref).specs
+
+
+def describe_module(module_ref: str) -> Description:
+    """Load a module afresh and describe its tools, with the source that was executed.
 
     ``module_ref`` is a dotted name or a path ending in ``.py``. Tools are decorated functions and instances
     of Tool, under any public name, and subclasses of Tool written in the module itself. Raises ModuleFault.
     """
     module = load_module(module_ref, afresh=True)
     specs: dict[str, ToolSpec] = {}
+    digests: dict[str, str] = {}
+    kept: dict[str, bytes] = {}
     for attribute, found in _tools_in(module, module_ref):
-        spec = _spec_of(found, attribute, module, module_ref)
+        ref, home = _home(found, attribute, module, module_ref)
+        source, is_python = module_source.source_to_keep(home)
+        spec = _spec_of(found, attribute, ref, source.source, module_ref)
         if spec.name in specs:
             raise ModuleFault(
                 module_ref,
                 f"two tools are named {spec.name!r} ({specs[spec.name].attribute}, {attribute}): rename one",
             )
         specs[spec.name] = spec
+        digest = digests[spec.name] = digest_of(home.__file__ or "", source.source)
+        if is_python and len(form := source.to_bytes()) <= MAX_BYTES:
+            kept[digest] = form
     if not specs:
         raise ModuleFault(
             module_ref, "holds no tools: decorate functions with @tool, or derive classes from Tool"
         )
-    return tuple(specs[name] for name in sorted(specs))
+    in_order = tuple(specs[name] for name in sorted(specs))
+    return Description(specs=in_order, digests=digests, kept=kept)
 
 
-def load_tool(spec: ToolSpec) -> Tool:
+def load_tool(spec: ToolSpec, kept: bytes | None = None) -> Tool:
     """Import the module of a local tool, and no other, and give the tool; raises ModuleFault.
 
-    A pinned spec's tool must be the version that was described.
+    ``kept`` (KeptSource's form) is executed in the place of the module's own file, under its name and path. Without it,
+    a spec whose source a catalogue kept wants that file to be as it was described; any other spec takes it as it is.
     """
     if spec.module is None or spec.attribute is None:
         raise ModuleFault(spec.module or "", f"the tool {spec.name!r} is not a local one")
-    module = load_module(spec.module)
-    found = getattr(module, spec.attribute, None)
-    tool = _instance(found, spec.module) if _is_tool_class(found) else found
+    source = None if kept is None else KeptSource.from_bytes(kept)
+    if source is None and spec.kept_source:
+        source = _as_described(spec.module, spec.kept_source)
+    try:
+        module = load_module(spec.module, source=source)
+        found = getattr(module, spec.attribute, None)
+        tool = _instance(found, spec.module) if _is_tool_class(found) else found
+    except ModuleFault as fault:
+        raise ModuleFault(spec.module, f"{fault.reason}{_note_of_change(spec)}") from fault
     if not isinstance(tool, Tool):
         raise ModuleFault(spec.module, f"no longer holds the tool {spec.attribute!r}: reload the tools")
-    if spec.pinned and _spec_of(tool, spec.attribute, module, spec.module).digest != spec.digest:
-        raise ModuleFault(
-            spec.module,
-            f"the tool {spec.name!r} changed after it was approved: reload the tools, and ask again",
-        )
     return tool
 
 
-def load_module(module_ref: str, *, afresh: bool = False) -> ModuleType:
+def load_module(module_ref: str, *, afresh: bool = False, source: KeptSource | None = None) -> ModuleType:
     """Import ``module_ref``, or give it as it is when it was; a path's module can be had ``afresh``.
 
     A path's module gets a private name made from the path, the same in every process, so that what it defines
-    can be pickled. Raises ModuleFault.
+    can be pickled. ``source`` is executed in the file's place. Raises ModuleFault.
     """
-    if not module_ref.endswith(".py"):
-        return _import(module_ref)
+    is_file = module_ref.endswith(".py")
     path = Path(module_ref).expanduser().resolve()
-    name = private_name(path)
-    if name in sys.modules and not afresh:
-        return sys.modules[name]
-    if not path.is_file():
+    name = private_name(path) if is_file else module_ref
+    known = sys.modules.get(name)
+    if known is not None and not (afresh and is_file) and _is_from(known, source):
+        return known
+    if not is_file:
+        return module_source.import_name(name, source, anew=afresh)
+    if source is None and not path.is_file():
         raise ModuleFault(module_ref, "there is no such file")
-    return _import_file(module_ref, name, path)
+    return module_source.import_file(module_ref, name, path, source)
 
 
 def private_name(path: Path) -> str:
@@ -96,55 +124,34 @@ def private_name(path: Path) -> str:
     return f"{_PRIVATE_PREFIX}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
 
-class _UncachedLoader(SourceFileLoader):
-    """Compiles from source each time: a cache is told apart by seconds and size only, so it may be stale."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
+def _is_from(module: ModuleType, source: KeptSource | None) -> bool:
+    executed = module_source.executed(module)
+    return source is None or (executed is not None and executed.source == source.source)
 
 
-def _import(name: str) -> ModuleType:
+def _as_described(module_ref: str, kept_source: str) -> KeptSource | None:
+    """Nothing is kept, or it is lost: what lies on disk will do if it is the same. None where it is no source."""
+    path = module_source.find_file(module_ref)
+    content = path.read_bytes() if path is not None else b""
+    if digest_of(str(path), content) != Path(kept_source).name:
+        raise ModuleFault(
+            module_ref,
+            "its file is not what was described, so it was not run: 'callboard reload' describes it anew",
+        )
+    return KeptSource(content) if path is not None and path.suffix == ".py" else None
+
+
+def _note_of_change(spec: ToolSpec) -> str:
+    """What was described may not fit what lies beside it on disk any more."""
+    if not spec.kept_source or spec.module is None:
+        return ""
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ModuleFault(
-                name, f"no module {error.name!r} is installed: check the name, or give a path ending in .py"
-            ) from error
-        raise ModuleFault(name, _import_reason(error, name)) from error
-    except BaseException as error:  # an interrupt or an exit at import is the module's own doing
-        raise ModuleFault(name, _import_reason(error, name)) from error
-
-
-def _import_file(module_ref: str, name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
-    if spec is None or spec.loader is None:
-        raise ModuleFault(module_ref, "cannot be imported as Python source")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(name)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
-        sys.modules.pop(name)
-        if before is not None:
-            sys.modules[name] = before
-        raise ModuleFault(module_ref, _import_reason(error, str(path))) from error
-    return module
-
-
-def _import_reason(error: BaseException, origin: str) -> str:
-    if isinstance(error, ToolDefinitionError):
-        return str(error)
-    if isinstance(error, SystemExit):
-        return f"calls exit ({error.code}) when it is imported"
-    if isinstance(error, SyntaxError):
-        return f"does not import: {describe(error)}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == origin]
-    where = f" (line {lines[-1]})" if lines else ""
-    return f"does not import: {describe(error)}{where}"
+        path = module_source.find_file(spec.module)
+    except ModuleFault:
+        path = None
+    if path is not None and digest_of(str(path), path.read_bytes()) == Path(spec.kept_source).name:
+        return ""
+    return " (this is the source as it was described; the file has changed since: 'callboard reload' describes it anew)"
 
 
 def _tools_in(module: ModuleType, module_ref: str) -> Iterator[tuple[str, Tool]]:
@@ -174,13 +181,12 @@ def _instance(tool_class: type[Tool], module_ref: str) -> Tool:
         ) from error
 
 
-def _spec_of(found: Tool, attribute: str, module: ModuleType, module_ref: str) -> ToolSpec:
+def _spec_of(found: Tool, attribute: str, ref: str, source: bytes, module_ref: str) -> ToolSpec:
     if not isinstance(found, FunctionTool):
         try:
             check_definition(found, f"tool class {type(found).__qualname__!r}")
         except ToolDefinitionError as error:
             raise ModuleFault(module_ref, str(error)) from error
-    ref, home = _home(found, attribute, module, module_ref)
     spec = ToolSpec(
         name=found.name,
         description=found.description or inspect.cleandoc(type(found).__doc__ or ""),
@@ -192,7 +198,7 @@ def _spec_of(found: Tool, attribute: str, module: ModuleType, module_ref: str) -
         attribute=attribute,
         feature=found.feature,
     )
-    return replace(spec, digest=_digest(spec, _source(home), module_ref))
+    return replace(spec, digest=_digest(spec, source, module_ref))
 
 
 def _home(found: Tool, attribute: str, module: ModuleType, module_ref: str) -> tuple[str, ModuleType]:
@@ -203,11 +209,6 @@ def _home(found: Tool, attribute: str, module: ModuleType, module_ref: str) -> t
         ref = str(Path(module_ref).expanduser().resolve()) if module_ref.endswith(".py") else module_ref
         return ref, module
     return name, home
-
-
-def _source(module: ModuleType) -> bytes:
-    file = module.__file__
-    return Path(file).read_bytes() if file and Path(file).is_file() else b""
 
 
 def _plain_schema(found: Tool, module_ref: str) -> dict[str, Any]:

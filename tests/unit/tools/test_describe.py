@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from callboard.tools.describe import spec_from_json, spec_to_json, specs_in_a_process
 from callboard.tools.errors import ModuleFault
+from callboard.tools.kept_source import MAX_BYTES, KeptSource, KeptSources, read_kept
 from callboard.tools.loader import specs_of
 
 TOOLS = """
@@ -57,6 +59,28 @@ def test_a_dotted_module_is_found_on_this_process_s_path(
     described = specs_in_a_process(["users_elsewhere"])["users_elsewhere"]
     assert not isinstance(described, ModuleFault)
     assert [(spec.name, spec.module) for spec in described] == [("add", "users_elsewhere")]
+
+
+def test_the_source_that_was_described_is_kept_and_the_specs_say_where(tmp_path: Path) -> None:
+    kept = KeptSources(tmp_path / "kept")
+    path = _write(tmp_path, TOOLS)
+    large = _write(tmp_path, TOOLS + "#" * MAX_BYTES, "large.py")
+    described = specs_in_a_process([path, large], kept=kept)
+    (spec,), (other,) = described[path], described[large]  # type: ignore[misc]
+    assert KeptSource.from_bytes(read_kept(spec.kept_source) or b"").source == TOOLS.encode()
+    assert Path(spec.kept_source).parent == kept.folder
+    assert Path(other.kept_source).parent == kept.folder
+    assert read_kept(other.kept_source) is None
+    assert specs_in_a_process([path])[path] == specs_of(path)
+    assert spec == replace(specs_of(path)[0], kept_source=spec.kept_source)
+
+
+def test_a_source_that_cannot_be_kept_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("in the way")
+    path = _write(tmp_path, TOOLS)
+    fault = specs_in_a_process([path], kept=KeptSources(tmp_path / "kept"))[path]
+    assert isinstance(fault, ModuleFault)
+    assert "source could not be kept" in fault.reason
 
 
 def test_whatever_a_module_does_is_its_own_fault(tmp_path: Path) -> None:

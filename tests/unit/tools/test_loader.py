@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from callboard.tools.builtin import BUILTIN_MODULES
 from callboard.tools.content import JsonBlock
-from callboard.tools.contract import Annotations, ToolContext
+from callboard.tools.contract import Annotations, ToolContext, ToolSpec
 from callboard.tools.errors import ModuleFault
 from callboard.tools.execute import execute
-from callboard.tools.loader import load_module, load_tool, private_name, specs_of
+from callboard.tools.kept_source import MAX_BYTES, KeptSource, digest_of
+from callboard.tools.loader import (
+    Description,
+    describe_module,
+    load_module,
+    load_tool,
+    private_name,
+    specs_of,
+)
 from callboard.tools.names import BUILTIN_NAMES
 
 HEADER = "from callboard.tools.decorator import Tool, tool\n"
@@ -213,3 +224,181 @@ def test_loading_one_tool_loads_no_other_module_of_tools() -> None:
         "sys.exit('callboard.tools.builtin.documents' in sys.modules or 'jsonschema' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], timeout=30, check=False).returncode == 0
+
+
+# ------------------------------------------------------------ what was described is what runs
+def _kept(spec: ToolSpec, source: str) -> ToolSpec:
+    """The spec as a catalogue gives it whose kept file is lost."""
+    assert spec.module is not None
+    module = sys.modules[spec.module if not spec.module.endswith(".py") else private_name(Path(spec.module))]
+    return replace(spec, kept_source=f"/nowhere/{digest_of(module.__file__ or '', source.encode())}")
+
+
+def _form(source: str | bytes) -> bytes:
+    """What a catalogue keeps of this source, for a Python of another version."""
+    return KeptSource(source.encode() if isinstance(source, str) else source, b"other").to_bytes()
+
+
+def _sources(found: Description) -> dict[str, bytes]:
+    return {digest: KeptSource.from_bytes(form).source for digest, form in found.kept.items()}
+
+
+def _forget(module: str) -> None:
+    sys.modules.pop(private_name(Path(module)), None)
+
+
+@pytest.mark.parametrize("on_disk", ["1 / 0\n", "def broken(:\n", None, TWO_TOOLS.replace("a + b", "a - b")])
+def test_a_tool_runs_from_its_source_as_described_whatever_lies_on_disk(
+    tmp_path: Path, on_disk: str | None
+) -> None:
+    path = _write(tmp_path, TWO_TOOLS)
+    add, shout = describe_module(path).specs
+    _forget(path)
+    Path(path).unlink()
+    if on_disk is not None:
+        _write(tmp_path, on_disk)
+    tool = load_tool(add, _form(TWO_TOOLS))
+    assert execute(tool, {"a": 5, "b": 2}, ToolContext()).content == (JsonBlock(7),)
+    assert load_tool(shout, _form(TWO_TOOLS)).execute({"text": "hi"}, ToolContext()) == "HI"
+    module = sys.modules[private_name(Path(path))]
+    assert (module.__file__, module.__name__) == (path, private_name(Path(path)))
+    assert pickle.loads(pickle.dumps(module.Pair(3))) == module.Pair(3)
+
+
+def test_a_traceback_shows_the_lines_that_ran(tmp_path: Path) -> None:
+    source = HEADER + "@tool\ndef fail() -> None:\n    raise ValueError('old')  # the line as described\n"
+    path = _write(tmp_path, source)
+    (fail,) = specs_of(path)
+    _forget(path)
+    _write(tmp_path, "# nothing\n" * 9)
+    tool = load_tool(fail, _form(source))
+    with pytest.raises(ValueError, match="old") as raised:
+        tool.execute({}, ToolContext())
+    told = "".join(traceback.format_exception(raised.value))
+    assert f'File "{path}", line 4, in fail' in told
+    assert "# the line as described" in told
+    assert "# the line as described" in inspect.getsource(sys.modules[private_name(Path(path))])
+
+
+def test_source_in_another_encoding_is_kept_byte_for_byte(tmp_path: Path) -> None:
+    source = (f"# -*- coding: latin-1 -*-\n{HEADER}@tool\ndef say() -> str:\n    return 'é'\n").encode(
+        "latin-1"
+    )
+    path = str(tmp_path / "users_tools.py")
+    Path(path).write_bytes(source)
+    found = describe_module(path)
+    assert _sources(found) == {found.digests["say"]: source}
+    _forget(path)
+    Path(path).unlink()
+    assert load_tool(found.specs[0], _form(source)).execute({}, ToolContext()) == "é"
+
+
+def test_the_digest_is_that_of_the_source_which_was_executed(tmp_path: Path) -> None:
+    rewrite = "from pathlib import Path\nPath(__file__).write_text('# edited while it was imported')\n"
+    path = _write(tmp_path, rewrite + TWO_TOOLS)
+    found = describe_module(path)
+    assert set(_sources(found).values()) == {(rewrite + TWO_TOOLS).encode()}
+
+
+def test_a_source_that_is_too_large_is_not_kept_but_has_its_digest(tmp_path: Path) -> None:
+    source = TWO_TOOLS + "#" * MAX_BYTES
+    path = _write(tmp_path, source)
+    found = describe_module(path)
+    assert found.kept == {}
+    assert found.digests == {name: digest_of(path, source.encode()) for name in ("add", "shout")}
+
+
+def test_without_the_kept_source_the_file_must_be_as_described(tmp_path: Path) -> None:
+    path = _write(tmp_path, TWO_TOOLS)
+    add = _kept(specs_of(path)[0], TWO_TOOLS)
+    _forget(path)
+    assert load_tool(add).name == "add"
+    _write(tmp_path, f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n" + TWO_TOOLS)
+    _forget(path)
+    with pytest.raises(ModuleFault, match=r"not what was described.*'callboard reload'"):
+        load_tool(add)
+    assert not (tmp_path / "ran").exists()
+    Path(path).unlink()
+    with pytest.raises(ModuleFault, match="'callboard reload'"):
+        load_tool(add)
+    _write(tmp_path, TWO_TOOLS.replace("Add.", "Sum."))
+    assert load_tool(replace(add, kept_source="")).description == "Sum."  # no catalogue: the file as it is
+
+
+def test_what_fails_beside_an_edited_file_names_the_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    _write(tmp_path, "word = 'old'\n", "users_beside.py")
+    source = "from users_beside import word\n" + TWO_TOOLS
+    path = _write(tmp_path, source)
+    add = _kept(specs_of(path)[0], source)
+    for name in ("users_beside", private_name(Path(path))):
+        del sys.modules[name]
+    _write(tmp_path, "words = 'renamed'\n", "users_beside.py")
+    _write(tmp_path, source.replace("word", "words"))
+    with pytest.raises(ModuleFault, match=r"cannot import name 'word'.*'callboard reload'"):
+        load_tool(add, _form(source))
+
+
+@pytest.mark.parametrize("init", ["", "from .tools import add\n"])
+def test_a_module_of_a_package_runs_from_its_source_as_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str
+) -> None:
+    (tmp_path / "users_package").mkdir()
+    package = tmp_path / "users_package"
+    _write(package, init, "__init__.py")
+    _write(package, "word = 'beside'\n", "words.py")
+    source = TWO_TOOLS + "\nfrom .words import word\n@tool\ndef say() -> str:\n    return f'old {word}'\n"
+    _write(package, source, "tools.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = describe_module("users_package.tools")
+    say = next(spec for spec in found.specs if spec.name == "say")
+    assert (say.module, list(_sources(found).values())) == ("users_package.tools", [source.encode()])
+    say = _kept(say, source)
+    for name in [name for name in sys.modules if name.startswith("users_package")]:
+        del sys.modules[name]
+    _write(package, source.replace("old", "new") + "\n", "tools.py")
+    with pytest.raises(ModuleFault, match="'callboard reload'"):
+        load_tool(say)
+    tool = load_tool(say, _form(source))
+    assert tool.execute({}, ToolContext()) == "old beside"
+    module = sys.modules["users_package.tools"]
+    assert (module.__package__, module.__file__) == ("users_package", str(package / "tools.py"))
+    assert sys.meta_path == [finder for finder in sys.meta_path if type(finder).__name__ != "_OneModule"]
+
+
+def test_what_is_in_memory_gives_way_to_what_was_described_and_stays_when_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    _write(tmp_path, TWO_TOOLS, "users_dotted.py")
+    path = _write(tmp_path, TWO_TOOLS)
+    for ref in ("users_dotted", path):
+        add, _ = specs_of(ref)
+        first = load_module(ref)
+        assert load_module(ref, source=KeptSource(TWO_TOOLS.encode())) is first
+        with pytest.raises(ModuleFault, match="ZeroDivisionError"):
+            load_tool(add, _form("1 / 0"))
+        assert load_module(ref) is first
+        assert load_tool(add, _form(TWO_TOOLS.replace("Add.", "Sum."))).description == "Sum."
+
+
+def test_a_tool_of_another_module_comes_with_that_module_s_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, TWO_TOOLS, "users_first.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = HEADER + "from users_first import add\n@tool\ndef mine() -> None: ...\n"
+    found = describe_module(_write(tmp_path, own, "users_second.py"))
+    sources = {name: _sources(found)[digest] for name, digest in found.digests.items()}
+    assert sources == {"add": TWO_TOOLS.encode(), "mine": own.encode()}
+
+
+def test_what_it_compiles_to_is_kept_too_and_is_what_runs(tmp_path: Path) -> None:
+    path = _write(tmp_path, TWO_TOOLS)
+    found = describe_module(path)
+    kept = KeptSource.from_bytes(found.kept[found.digests["add"]])
+    _forget(path)
+    tool = load_tool(found.specs[0], KeptSource(b"not what was compiled", kept.compiled).to_bytes())
+    assert execute(tool, {"a": 1, "b": 2}, ToolContext()).content == (JsonBlock(3),)
