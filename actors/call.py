@@ -8,13 +8,14 @@ is the turn's concern. Every way for a call to end comes out as one ToolResult, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from callboard.actors import prepared
 from callboard.actors.call_server import ServerCall
 from callboard.actors.call_worker import Listener, WorkerCall
-from callboard.actors.messages import Progressed, Work, Worked
+from callboard.actors.messages import Work
 from callboard.supervisor.child import Child
 from callboard.tools.content import Progress, ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
@@ -48,8 +49,8 @@ class Calls:
         self._progressed = progressed or _unheard
         self._limit = limit
         self._running: dict[str, _Call] = {}
+        self._prepared: list[WorkerCall] = []
         self._waiting: deque[_Call] = deque()
-        self._workers: dict[str, _Call] = {}
         self._taken = 0
         self._count = 0
 
@@ -66,6 +67,22 @@ class Calls:
         self._waiting.append(_Call(call_id, work))
         self._fill()
 
+    def prepare(self, wanted: Sequence[ToolSpec]) -> None:
+        """Have a worker stand ready for each of these, and for nothing else; none: end those that do."""
+        needed = prepared.change([worker.spec for worker in self._prepared], wanted)
+        for place in reversed(needed.end):
+            self._prepared.pop(place).stop()
+        for spec in needed.start:
+            worker = WorkerCall(self._host, self._next_row(), spec, _DEAF)
+            worker.start()
+            if worker.is_free:
+                self._prepared.append(worker)
+
+    @property
+    def ready(self) -> int:
+        """How many workers stand prepared and have loaded their tools."""
+        return sum(worker.is_loaded for worker in self._prepared)
+
     def kill(self, call_id: str) -> None:
         """End the call by force; nothing more is heard of it."""
         self._waiting = deque(call for call in self._waiting if call.call_id != call_id)
@@ -74,17 +91,17 @@ class Calls:
             call.way.stop()
 
     def stop(self) -> None:
-        """End all calls by force; nothing more is heard of them."""
+        """End all calls by force, and wait a moment for their workers to be gone; nothing more is heard of them."""
         self._waiting.clear()
-        for call_id in list(self._running):
-            self.kill(call_id)
-
-    def take(self, message: Any) -> None:
-        """Take a notice from a worker; other messages are nobody's."""
-        if isinstance(message, Worked | Progressed):
-            call = self._workers.get(message.worker)
-            if call is not None and isinstance(call.way, WorkerCall):
-                call.way.take(message)
+        for worker in self._prepared:
+            worker.stop_now()
+        self._prepared.clear()
+        running, self._running = self._running, {}
+        for call in running.values():
+            if isinstance(call.way, WorkerCall):
+                call.way.stop_now()
+            elif call.way is not None:
+                call.way.stop()
 
     # ------------------------------------------------------------ places
     def _fill(self) -> None:
@@ -96,15 +113,27 @@ class Calls:
         self._running[call.call_id] = call
         call.began = self._host.now()
         if call.work.spec.is_local:
-            self._count += 1
-            row = f"{self._host.init.id}.call-{self._count}"
-            self._workers[row] = call
-            call.way = WorkerCall(self._host, row, call.work, self._listener(call, row))
+            call.way = worker = self._worker_for(call.work.spec)
+            worker.call(call.work, self._listener(call))
         else:
-            call.way = ServerCall(self._host, call.work, self._listener(call))
-        call.way.start()
+            call.way = server = ServerCall(self._host, call.work, self._listener(call))
+            server.start()
 
-    def _listener(self, call: _Call, row: str = "") -> Listener:
+    def _worker_for(self, spec: ToolSpec) -> WorkerCall:
+        """Give a worker that stands prepared for just this, or a new one."""
+        self._prepared = [worker for worker in self._prepared if worker.is_free]
+        place = prepared.pick([worker.spec for worker in self._prepared], spec)
+        if place is not None:
+            return self._prepared.pop(place)
+        worker = WorkerCall(self._host, self._next_row(), spec, _DEAF)
+        worker.start()
+        return worker
+
+    def _next_row(self) -> str:
+        self._count += 1
+        return f"{self._host.init.id}.call-{self._count}"
+
+    def _listener(self, call: _Call) -> Listener:
         def ended(result: ToolResult) -> None:
             if self._running.get(call.call_id) is call:
                 del self._running[call.call_id]
@@ -115,11 +144,17 @@ class Calls:
                 self._progressed(call.call_id, progress.text, progress.fraction)
 
         def gone() -> None:
-            self._workers.pop(row, None)
             self._taken -= 1
             self._fill()
 
         return Listener(ended=ended, progressed=progressed, gone=gone)
+
+
+def _nothing(_told: object = None) -> None:
+    """Nobody waits for a worker that has no call."""
+
+
+_DEAF = Listener(ended=_nothing, progressed=_nothing, gone=_nothing)
 
 
 def _unheard(_call_id: str, _text: str, _fraction: float | None) -> None:

@@ -1,30 +1,32 @@
-"""A call of a local tool, from its caller's side: the worker is started, its result taken, its end seen to.
+"""A call of a local tool, from its start to its burial: the worker is started, listened to, and ended in time.
 
-It holds no limit but a late one of its own, for a worker that does not answer any more: the limits are the worker's.
-Called by ``actors/call.py``.
+What the worker may do and how its end is told is ``actors/worker_process.py``'s; this is its place in an actor's loop:
+descriptors, timers, and the row in the process table. Called by ``actors/call.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from callboard.actors.messages import Progressed, Work, Worked
-from callboard.actors.worker_endings import overdue
-from callboard.supervisor import mends
-from callboard.supervisor.child import Child, Spawned
-from callboard.supervisor.envelope import Init, Shutdown
-from callboard.supervisor.process import close_private, describe_exit, kill, kill_group, start_time
+from callboard.actors.messages import Work
+from callboard.actors.worker_endings import refused
+from callboard.actors.worker_folder import make_folder, remove_folder
+from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess, call_of
+from callboard.supervisor.child import Child
+from callboard.supervisor.process import start_time
 from callboard.supervisor.table import Row
 from callboard.supervisor.timers import Timer
 from callboard.tools.content import Progress, ToolResult, error_result
+from callboard.tools.contract import ToolSpec
+from callboard.tools.errors import ToolsError
 
-WORKER = "callboard.actors.tool_worker.ToolWorkerActor"
-_RESULT_GRACE_S = 0.1
-_LATE_S = 0.7
-_LEAVE_S = 1.0
-_CLEAR_S = 5.0
+_TELL_EVERY_S = 0.05
+_FIRST_LOOK_S = 0.01
+_STOP_S = 0.3
+_GIVE_UP_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,106 +39,204 @@ class Listener:
 
 
 class WorkerCall:
-    """One worker, from its start to its burial. ``row`` is its id in the process table."""
+    """One worker and its one call. ``row`` is its id in the process table.
 
-    def __init__(self, host: Child, row: str, work: Work, listener: Listener) -> None:
-        self.row = row
+    It is started for a spec, and given its call at once or later; until then it is ``is_free``. ``listener`` hears what
+    becomes of the call; of a worker that ends without one, only that it is gone.
+    """
+
+    def __init__(self, host: Child, row: str, spec: ToolSpec, listener: Listener) -> None:
+        self.spec = spec
         self._host = host
-        self._work = work
+        self._row = row
         self._listener = listener
-        self._worker: Spawned | None = None
-        self._is_done = False
+        self._work: Work | None = None
+        self._process: WorkProcess | None = None
+        self._folder: Path | None = None
+        self._fault: ToolResult | None = None
+        self._is_done = self._is_ending = False
+        self._give_up_at = 0.0
+        self._progress: Progress | None = None
+        self._told_at = 0.0
         self._timers: list[Timer] = []
 
-    def start(self) -> None:
-        """Fork the worker and hand it the call."""
-        init = Init(
-            id=self.row,
-            kind="tool_worker",
-            incarnation=1,
-            runtime_dir=self._host.init.runtime_dir,
-            args={"work": self._work},
-        )
-        worker = self._worker = self._host.spawn(WORKER, init)
-        if worker is None:
-            message = f"no process could be started for {self._work.spec.name}"
-            self._host.then_continue(lambda: self._not_started(error_result(message, "unavailable")))
-            return
-        self._host.table.put(
-            Row(
-                id=self.row,
-                kind="tool_worker",
-                parent=self._host.init.id,
-                state="running",
-                incarnation=1,
-                pid=worker.pid,
-                started_at=start_time(worker.pid),
-            )
-        )
-        self._host.watch(worker.pidfd, lambda _events: self._down(worker))
-        self._after(self._work.deadline_s + _LATE_S, self._too_late)
+    @property
+    def is_free(self) -> bool:
+        """True while the worker can be given a call."""
+        return self._process is not None and self._work is None and not self._is_ending
 
-    def take(self, message: Worked | Progressed) -> None:
-        """Take a notice of this worker's."""
-        if self._is_done:
+    @property
+    def is_loaded(self) -> bool:
+        """True while the worker is free and has loaded its tool."""
+        return self.is_free and self._process is not None and self._process.is_ready
+
+    def start(self) -> None:
+        """Start the worker; where that fails, the call is told so."""
+        process: WorkProcess | None = None
+        try:
+            self._folder = make_folder()
+            process = WorkProcess(self.spec, self._folder, f"{self._row} ({self.spec.name})")
+            process.start()
+        except ToolsError as fault:
+            self._fault = refused(self.spec.name, self.spec.limits.sandbox, str(fault))
+        except OSError as fault:
+            message = f"no process could be started for {self.spec.name}: {fault}"
+            self._fault = error_result(message, "unavailable")
+        if self._fault is None and process is not None:
+            self._keep(process)
+        elif self._folder is not None:
+            remove_folder(self._folder)
+
+    def call(self, work: Work, listener: Listener) -> None:
+        """Give the worker its call, once; what comes of it is told later."""
+        self._work, self._listener = work, listener
+        try:
+            call = call_of(work)
+        except (TypeError, ValueError) as fault:
+            message = f"the arguments of {self.spec.name} cannot be handed over: {fault}"
+            self._fault = error_result(message, "unavailable")
+        if self._process is None or self._fault is not None:
+            self._host.then_continue(self._refuse)
             return
-        if isinstance(message, Progressed):
-            self._listener.progressed(Progress(message.text, message.fraction))
-            return
-        self._settle(message.result)
-        self._after(_CLEAR_S, self._kill)
+        self._process.hand_over(call, work.deadline_s)
+        self._show("running", self._process)
+        self._after(work.deadline_s, self._late)
+        self._after(LOOK_EVERY_S, self._look)
 
     def stop(self) -> None:
-        """End the call: the worker ends its processes, and is killed where it does not; only ``gone`` is heard."""
+        """End the call by force; only ``gone`` is heard."""
         self._is_done = True
-        if self._worker is not None:
-            self._host.send(self._worker.address, Shutdown())
-            self._after(_LEAVE_S, self._kill)
+        self._over()
+
+    def stop_now(self) -> None:
+        """End the call by force and wait a moment for its processes to be gone; nothing is heard."""
+        process, self._process = self._process, None
+        self._is_done = self._is_ending = True
+        if process is not None:
+            self._unwatch(process)
+            process.end()
+            if not process.reap_within(_STOP_S):
+                process.give_up()
+                process.reap_within(_STOP_S)
+            self._leave(process)
+
+    # ------------------------------------------------------------ while it runs
+    def _keep(self, process: WorkProcess) -> None:
+        self._process = process
+        self._host.watch(process.channel_fd, lambda _events: self._heard(process))
+        self._host.watch(process.output_fd, lambda _events: self._printed(process))
+        self._host.watch(process.pidfd, lambda _events: self._over())
+        self._show("prepared", process)
+
+    def _show(self, state: str, process: WorkProcess) -> None:
+        row = Row(
+            id=self._row,
+            kind="tool_worker",
+            parent=self._host.init.id,
+            state=state,
+            incarnation=1,
+            pid=process.pid,
+            started_at=start_time(process.pid),
+        )
+        self._host.table.put(row)
+
+    def _heard(self, process: WorkProcess) -> None:
+        for progress in process.read_channel():
+            self._progress = progress
+        if not process.channel_is_open:
+            self._host.unwatch(process.channel_fd)
+        if process.is_over:
+            self._over()
+        elif self._progress is not None and self._told_at + _TELL_EVERY_S <= self._host.now():
+            self._tell()
+
+    def _printed(self, process: WorkProcess) -> None:
+        process.read_output()
+        if not process.output_is_open:
+            self._host.unwatch(process.output_fd)
+        if process.is_over:
+            self._over()
+
+    def _look(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.look()
+        if process.is_over:
+            self._over()
+            return
+        self._tell()
+        self._after(LOOK_EVERY_S, self._look)
+
+    def _late(self) -> None:
+        if self._process is not None:
+            self._process.stop("deadline")
+            self._over()
+
+    def _tell(self) -> None:
+        """Progress is told at most every 50 ms, and the last of it at the next look."""
+        if self._progress is not None and not self._is_done:
+            told, self._progress = self._progress, None
+            self._told_at = self._host.now()
+            self._listener.progressed(told)
 
     # ------------------------------------------------------------ how it ends
-    def _too_late(self) -> None:
-        self._settle(overdue(self._work.spec.name, self._work.deadline_s))
-        self.stop()
-
-    def _settle(self, result: ToolResult) -> None:
-        if not self._is_done:
+    def _over(self) -> None:
+        """The result goes first: nothing of the call takes a step any more, and clearing away takes milliseconds."""
+        process = self._process
+        if process is None or self._is_ending:
+            return
+        self._is_ending = True
+        self._unwatch(process)
+        process.end()
+        if not self._is_done and self._work is not None:
+            self._tell()
             self._is_done = True
-            self._listener.ended(result)
+            self._listener.ended(process.result())
+        self._give_up_at = self._host.now() + _GIVE_UP_S
+        self._host.watch(process.pidfd, lambda _events: self._bury(process, _FIRST_LOOK_S))
+        self._bury(process, _FIRST_LOOK_S)
 
-    def _not_started(self, result: ToolResult) -> None:
-        self._settle(result)
+    def _bury(self, process: WorkProcess, look_again_s: float) -> None:
+        """The place is free when all of the call's processes are down (OTP-46)."""
+        if self._process is not process:
+            return
+        if not process.reap():
+            if self._host.now() < self._give_up_at:
+                self._after(look_again_s, lambda: self._bury(process, 2 * look_again_s))
+                return
+            process.give_up()
+            self._host.log.error("worker_given_up", worker=self._row, pid=process.pid)
+            self._after(_FIRST_LOOK_S, lambda: self._bury(process, 2 * look_again_s))
+            return
+        self._process = None
+        self._unwatch(process)
+        self._leave(process)
         self._listener.gone()
 
-    def _down(self, worker: Spawned) -> None:
-        """The process is gone; its result may still be in the mail. The place is free once it is settled (OTP-46)."""
-        self._host.unwatch(worker.pidfd)
-        if self._is_done:
-            self._bury(worker)
+    def _leave(self, process: WorkProcess) -> None:
+        process.close()
+        self._host.table.remove_row(self._row)
+        if self._folder is not None:
+            remove_folder(self._folder)
+
+    def _refuse(self) -> None:
+        """The call never ran; a worker that was started for it is ended."""
+        if not self._is_done and self._fault is not None:
+            self._is_done = True
+            self._listener.ended(self._fault)
+        if self._process is not None:
+            self._over()
         else:
-            self._after(_RESULT_GRACE_S, lambda: self._lost(worker))
+            self._listener.gone()
 
-    def _lost(self, worker: Spawned) -> None:
-        how = describe_exit(mends.exit_code_of(worker.pid))
-        verb = "" if how.startswith("exited") else "was "
-        message = f"{self._work.spec.name} did not finish: its process {verb}{how}"
-        self._settle(error_result(message, "killed"))
-        self._bury(worker)
-
-    def _kill(self) -> None:
-        if self._worker is not None:
-            kill_group(self._worker.pid)
-            kill(self._worker.pid)
-
-    def _bury(self, worker: Spawned) -> None:
-        if self._worker is None:
-            return
-        self._worker = None
+    def _unwatch(self, process: WorkProcess) -> None:
+        for fd in (process.channel_fd, process.output_fd, process.pidfd):
+            self._host.unwatch(fd)
         for timer in self._timers:
             timer.cancel()
-        close_private(worker.pidfd)
-        self._host.forget_child(worker)
-        self._host.table.remove(self.row)
-        self._listener.gone()
+        self._timers.clear()
 
     def _after(self, delay_s: float, action: Callable[[], Any]) -> None:
+        self._timers = [timer for timer in self._timers if timer.action is not None]
         self._timers.append(self._host.after(delay_s, action))

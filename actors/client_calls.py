@@ -7,7 +7,7 @@ Used by ``actors/client_turns.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from callboard.actors.call import Calls
@@ -15,6 +15,7 @@ from callboard.actors.call_gate import CallGate
 from callboard.actors.client_log import ConversationLog
 from callboard.actors.items import FunctionCall
 from callboard.actors.messages import Registry
+from callboard.actors.prepared import guess
 from callboard.actors.registry_view import RegistryView
 from callboard.actors.settings import Settings, TemplateSettings
 from callboard.actors.turn import StartCall
@@ -44,12 +45,20 @@ class ClientCalls:
         self._log = log
         self._finished = finished
         self._limits_s: dict[str, float | None] = {}
+        self._asked_last: tuple[str, ...] = ()
         self._calls = Calls(host, self._ended, settings.workers_per_step, progressed)
         self._gate = CallGate(log.toolbox, registry, self._calls, self._context, self._run, self._turned_away)
 
     def judge(self, registry: Registry, calls: tuple[FunctionCall, ...]) -> Verdicts:
         """Decide on calls that the model asks for, for the turn machine."""
+        if calls:
+            self._asked_last = tuple(call.tool for call in calls)
         return self._log.toolbox.judge(registry, calls)
+
+    def prepare(self, offered: Sequence[ToolSpec]) -> None:
+        """Have workers stand ready for what the model may ask for, of what it is offered; for nothing: end them."""
+        specs = {spec.name: spec for spec in offered}
+        self._calls.prepare(guess(self._asked_last, specs, self._settings.prepared_workers))
 
     def start(self, effect: StartCall, tool_deadline_s: float | None) -> None:
         """Decide again, and run the call: a tool may have been switched off since the model asked."""
@@ -62,9 +71,9 @@ class ClientCalls:
         self._gate.kill(call_id)
         self._calls.kill(call_id)
 
-    def take(self, message: Any) -> None:
-        """Take a notice from a worker."""
-        self._calls.take(message)
+    def stop(self) -> None:
+        """End all calls by force: their client leaves."""
+        self._calls.stop()
 
     def _run(self, effect: StartCall, spec: ToolSpec) -> None:
         call_id = effect.call.call_id

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from callboard.tools.decision import Rules
 from callboard.tools.limits import ConfiguredLimits
 
 EMBEDDED_START_S = 120.0
+
+
+_SECRET = re.compile("key|token|secret|passw|pwd|credential|auth|cookie|private", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,11 @@ class ModelSettings:
     def at(self, base_url: str, api_key: str) -> ModelSettings:
         """Give the settings with an address."""
         return replace(self, base_url=base_url, api_key=api_key)
+
+    def secrets(self) -> frozenset[str]:
+        """Give its key and what its options name as secret, the fallback's too."""
+        fallback = self.fallback.secrets() if self.fallback is not None else frozenset()
+        return frozenset({self.api_key, *_secrets_of(self.options), *fallback})
 
     def without_secrets(self) -> ModelSettings:
         """Give the settings of who does not ask the model itself."""
@@ -86,6 +96,8 @@ class Settings:
     that rested for ``retention_s`` (its team's in ``team_retention_s``, where that is set) is deleted; None keeps it
     for ever.
     ``tool_packages`` are patterns over entry points; ``rules`` say who may use which tool.
+    ``life`` is another one each time that the daemon starts.
+    At most ``prepared_workers`` tool workers of a conversation stand ready while its model thinks.
     The client of a conversation in which nothing happened for ``idle_after_s`` leaves until the next message.
     """
 
@@ -107,6 +119,13 @@ class Settings:
     max_conversations: int = 1000
     idle_after_s: float = 600.0
     workers_per_step: int = 16
+    prepared_workers: int = 0
+    life: str = ""
+
+    def secrets(self) -> frozenset[str]:
+        """Give the texts of which nobody may come upon a copy: keys, passwords, and what is named as such a thing."""
+        found = [_secrets_of(server.env) for server in self.servers]
+        return self.model.secrets().union(*found, _passwords(self.storage_url))
 
     def without_secrets(self) -> Settings:
         """Give the settings of actors that need no key: the clients, and the directory that starts them."""
@@ -116,3 +135,18 @@ class Settings:
             servers=tuple(replace(server, env={}) for server in self.servers),
             storage_url="",
         )
+
+
+def _secrets_of(named: Mapping[str, Any]) -> set[str]:
+    """The texts whose names say that they are secret, and passwords in addresses. A path is none."""
+    texts = {name: value for name, value in named.items() if isinstance(value, str)}
+    found = {value for name, value in texts.items() if _SECRET.search(name) and not value.startswith("/")}
+    return found.union(*(_passwords(value) for value in texts.values() if "://" in value))
+
+
+def _passwords(url: str) -> set[str]:
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return set()
+    return {password, unquote(password)} if password else set()

@@ -1,21 +1,27 @@
 """The process of one call: started, listened to, watched, and ended with everything that it started.
 
-It knows no actor: it gives descriptors to wait for and takes what is to be done when they are ready, so that the tool
-worker (an actor), ``callboard.testing.tools`` and ``doctor`` drive the same thing. Whoever drives it must be a
-sub-reaper, have no other children, and serve this one call only. Nothing is decided here about what a call may use
-(``tools/sandbox_plan.py``) or what the model is told (``actors/worker_endings.py``).
+It knows no actor: it gives descriptors to wait for and takes what is to be done when they are ready, so that a client
+(``actors/call_worker.py``), ``callboard.testing.tools`` and ``doctor`` drive the same thing. It forks the tool worker
+(``tools/keeper.py``), which has the call's own process (``tools/runner.py``) below it. That is made ready before its
+call is there, or together with it. Nothing is decided here about what a call may use (``tools/sandbox_plan.py``) or
+what the model is told (``actors/worker_endings.py``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
 import importlib.util
 import json
 import os
-import subprocess
+import select
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from callboard.actors import worker_endings as endings
 from callboard.actors import worker_tree as tree
@@ -23,8 +29,11 @@ from callboard.actors.captured import Captured
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import RESULT_BYTES, Cause
 from callboard.tools.content import ContentError, Progress, ToolResult, error_result, result_from_json
+from callboard.tools.contract import ToolSpec
+from callboard.tools.keeper import keep
+from callboard.tools.kept_source import read_kept
 from callboard.tools.limits import Limits
-from callboard.tools.runner import BOOT, Request, run_forked
+from callboard.tools.runner import BOOT, Ends, Setup, run_executed, run_forked
 from callboard.tools.sandbox_host import host
 from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP, Host, Place, Plan, make_plan
 
@@ -34,18 +43,22 @@ _NICE = 10
 _FOLDER_EVERY = 3
 _CHUNK = 1 << 18
 _CHUNKS_AT_ONCE = 16
-_SWEEP_S = 3.0
+_DYING_S = 0.001
 _MIB = 1024 * 1024
 _SIGNALLED = 128
 
 
 class WorkProcess:
-    """One call's process: ``start`` it, wait for ``channel_fd``, ``output_fd`` and ``pidfd``, at last ``close`` it."""
+    """One call's process: ``start`` it, ``hand_over`` the call, wait for ``channel_fd``, ``output_fd`` and ``pidfd``,
+    ``end`` it, take its ``result``, and ``reap`` until nothing of it is left; at last ``close``.
+    """
 
-    def __init__(self, work: Work, folder: Path) -> None:
-        self._work = work
+    def __init__(self, spec: ToolSpec, folder: Path, title: str = "") -> None:
+        self._title = title or spec.name
+        self._spec = spec
         self._folder = folder
-        self._limits: Limits = work.spec.limits
+        self._limits: Limits = spec.limits
+        self._deadline_s = spec.deadline_s
         self._received = bytearray()
         self._printed = Captured()
         self._is_up = self._is_loaded = False
@@ -55,34 +68,43 @@ class WorkProcess:
         self._cause: Cause | None = None
         self._code: int | None = None
         self._result: ToolResult | None = None
+        self._request = self._call_w = -1
         self.pid = 0
         self.pidfd = self.channel_fd = self.output_fd = -1
         self.channel_is_open = self.output_is_open = True
 
     def start(self) -> None:
-        """Start the process. Raises ProfileRefused, OSError, or TypeError for arguments without a JSON form."""
+        """Start the process: it loads the tool and waits for its call. Raises ProfileRefused or OSError."""
         by_fork = self._limits.sandbox == "none"
-        code = () if by_fork else _code_paths(self._work.spec.module)
+        code = () if by_fork else _code_paths(self._spec.module)
         place = Place(folder=str(self._folder), code=code)
         plan = make_plan(self._limits, Host() if by_fork else host(), place, os.environ)
-        request = _request(self._work, plan)
+        setup = _setup(self._spec, plan)
         self.channel_fd, channel_w = os.pipe2(os.O_CLOEXEC)
         self.output_fd, output_w = os.pipe2(os.O_CLOEXEC)
+        call_r, self._call_w = os.pipe2(os.O_CLOEXEC)
+        self._request = os.memfd_create("callboard-call")
+        ends = Ends(calls=call_r, request=self._request, output=output_w, channel=channel_w)
         try:
-            self.pid = (
-                _exec(plan, request, output_w, channel_w)
-                if plan.by_exec
-                else _fork(request, output_w, channel_w)
-            )
+            self.pid = _fork(self._title, plan, setup, ends)
             self.pidfd = os.pidfd_open(self.pid)
         except BaseException:
             self.close()
             raise
         finally:
-            os.close(channel_w)
-            os.close(output_w)
+            for fd in (channel_w, output_w, call_r):
+                os.close(fd)
         for fd in (self.channel_fd, self.output_fd):
             os.set_blocking(fd, False)
+
+    def hand_over(self, call: bytes, deadline_s: float) -> None:
+        """Give the process its one call (``call_of``). It never waits: the call lies in memory that both share."""
+        self._deadline_s = deadline_s
+        at = os.lseek(self._request, 0, os.SEEK_END)
+        with os.fdopen(os.dup(self._request), "wb") as file:
+            file.write(call)
+        with contextlib.suppress(BrokenPipeError):  # it is gone already, which is heard elsewhere
+            os.write(self._call_w, f"{at} {len(call)}\n".encode("ascii"))
 
     # ------------------------------------------------------------ while it runs
     @property
@@ -98,8 +120,10 @@ class WorkProcess:
             if not chunk:
                 self.channel_is_open = chunk is None
                 break
+            searched = len(self._received)
             self._received += chunk
-            progress += self._take_lines()
+            if b"\n" in chunk:
+                progress += self._take_lines(searched)
         if len(self._received) > RESULT_BYTES:
             self.stop("result")
         return progress
@@ -117,8 +141,8 @@ class WorkProcess:
 
     def look(self) -> None:
         """See what the call uses, and end it where that is too much; to be called every ``LOOK_EVERY_S``."""
-        pids = tree.below(os.getpid())
-        used = tree.used_by(pids)
+        pids = tree.below(self.pid)
+        used = tree.used_by((self.pid, *pids))
         self._looks += 1
         if used.cpu_s > _NICE_AFTER_S and (new := set(pids) - self._polite):
             tree.make_polite(new, _NICE)
@@ -132,6 +156,11 @@ class WorkProcess:
             self.stop("memory")
         elif self._looks % _FOLDER_EVERY == 0 and tree.folder_bytes(self._folder) > limits.file_mb * _MIB:
             self.stop("folder")
+
+    @property
+    def is_ready(self) -> bool:
+        """True when the tool is loaded, and nothing has gone wrong so far."""
+        return self._is_loaded and not self.is_over
 
     def stop(self, cause: Cause) -> None:
         """End the call for this cause, unless its result is there."""
@@ -147,11 +176,12 @@ class WorkProcess:
             return True
         return sum(tree.proportional(pid) for pid in used.resident) - self._resident_at_start > limit
 
-    def _take_lines(self) -> list[Progress]:
+    def _take_lines(self, searched: int) -> list[Progress]:
         progress = []
-        while (end := self._received.find(b"\n")) >= 0:
+        while (end := self._received.find(b"\n", searched)) >= 0:
             line = bytes(self._received[:end])
             del self._received[: end + 1]
+            searched = 0
             if self._result is None:
                 progress += self._take(line)
         return progress
@@ -172,43 +202,65 @@ class WorkProcess:
                 case _:
                     raise ContentError("a line of no known form")
         except (ValueError, KeyError, TypeError, RecursionError) as fault:
-            self._result = error_result(f"{self._work.spec.name} gave a result that cannot be read: {fault}")
+            self._result = error_result(f"{self._spec.name} gave a result that cannot be read: {fault}")
         return []
 
     # ------------------------------------------------------------ the end
     def end(self) -> None:
         """Kill the process and everything below it: from now on none of them takes another step of its own.
 
-        What the call comes to is known then; ``close`` waits for them to be gone.
+        What the call comes to is known then; ``reap`` says when they are gone.
         """
         if not self.pid:
             return
         if self.pidfd >= 0 and not self.is_over:
             self._collect()
             self._code = _exit_code(self.pid, self._limits.sandbox)
-        tree.kill_all_below(os.getpid())
+        tree.kill_all(tree.below(self.pid))
         if self.output_fd >= 0 and self.output_is_open:
             self.read_output()
 
-    def close(self) -> None:
-        """End everything that the call started, if that is not done, and wait until nothing of it is left."""
+    def reap(self) -> bool:
+        """Collect the worker, which ends when all of the call has; True when that is done. Only after ``end``."""
+        if not self.pid:
+            return True
+        if not tree.collect(self.pid):
+            tree.kill_all(tree.below(self.pid))
+            return False
+        self.pid = 0
+        return True
+
+    def give_up(self) -> None:
+        """End the worker itself, where the call has not ended in time: what is left has another to end it."""
         if self.pid:
-            tree.end_all_below(os.getpid(), _SWEEP_S)
-        for fd in (self.channel_fd, self.output_fd, self.pidfd):
+            tree.kill_all((self.pid,))
+
+    def reap_within(self, seconds: float) -> bool:
+        """Wait at most so long for ``reap``; for whoever has nothing else to do."""
+        give_up_at = time.monotonic() + seconds
+        while not self.reap():
+            if time.monotonic() >= give_up_at:
+                return False
+            select.select([], [], [], _DYING_S)
+        return True
+
+    def close(self) -> None:
+        """Close what there is to wait for."""
+        for fd in (self.channel_fd, self.output_fd, self.pidfd, self._request, self._call_w):
             if fd >= 0:
                 os.close(fd)
-        self.channel_fd = self.output_fd = self.pidfd = -1
+        self.channel_fd = self.output_fd = self.pidfd = self._request = self._call_w = -1
 
     def result(self) -> ToolResult:
         """Give the call's one result, with what it printed; only after ``end``."""
         return replace(self._outcome(), output=self._printed.text())
 
     def _outcome(self) -> ToolResult:
-        name, limits = self._work.spec.name, self._limits
+        name, limits = self._spec.name, self._limits
         if self._result is not None:
             return self._result
         if self._cause is not None:
-            return endings.ended_for(name, self._cause, limits, self._work.deadline_s)
+            return endings.ended_for(name, self._cause, limits, self._deadline_s)
         code = self._code if self._code is not None else -9
         if not self._is_up and (limits.sandbox != "none" or code == EXIT_NOT_SET_UP):
             return endings.not_set_up(name, limits.sandbox, code, self._printed.text())
@@ -220,6 +272,12 @@ class WorkProcess:
         while before != len(self._received) and self._result is None:
             before = len(self._received)
             self.read_channel()
+
+
+def call_of(work: Work) -> bytes:
+    """Give the form in which a worker takes its call; raises TypeError or ValueError for what has no JSON form."""
+    form = {"arguments": work.arguments, "context": dataclasses.asdict(work.context)}
+    return json.dumps(form).encode("ascii")
 
 
 def _exit_code(pid: int, profile: str) -> int | None:
@@ -240,49 +298,37 @@ def _read(fd: int) -> bytes | None:
         return None
 
 
-def _request(work: Work, plan: Plan) -> Request:
-    return Request(
-        name=work.spec.name,
-        module=work.spec.module,
-        attribute=work.spec.attribute,
-        arguments=work.arguments,
-        context=work.context,
+def _setup(spec: ToolSpec, plan: Plan) -> Setup:
+    kept = read_kept(spec.kept_source)
+    return Setup(
+        name=spec.name,
+        module=spec.module,
+        attribute=spec.attribute,
         steps=plan.steps,
         environment=plan.environment,
         cwd=plan.cwd,
+        kept_source=spec.kept_source,
+        kept=None if kept is None else kept.decode("latin-1"),
     )
 
 
-def _fork(request: Request, output_w: int, channel_w: int) -> int:
+def _fork(title: str, plan: Plan, setup: Setup, ends: Ends) -> int:
+    """Fork the worker, which forks the call's process below itself; gives the worker's pid."""
+    run: Callable[[int], NoReturn]
+    if plan.by_exec:
+        given = setup.to_json().encode("ascii")
+        with os.fdopen(os.dup(ends.request), "wb") as file:
+            file.write(given)
+        path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+        command = (*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(len(given)))
+        run = functools.partial(run_executed, command, plan.environment, ends=ends)
+    else:
+        run = functools.partial(run_forked, setup, ends=ends)
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        run_forked(request, parent_pid, output_w, channel_w)
+        keep(parent_pid, title, run)
     return pid
-
-
-def _exec(plan: Plan, request: Request, output_w: int, channel_w: int) -> int:
-    path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
-    parent_pid = 0 if plan.exec_prefix else os.getpid()
-    command = [*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(parent_pid), str(channel_w)]
-    stdin_fd = os.memfd_create("callboard-request")
-    try:
-        with os.fdopen(os.dup(stdin_fd), "wb") as file:
-            file.write(request.to_json().encode("ascii"))
-        os.lseek(stdin_fd, 0, os.SEEK_SET)
-        process = subprocess.Popen(
-            command,
-            stdin=stdin_fd,
-            stdout=output_w,
-            stderr=output_w,
-            pass_fds=(channel_w,),
-            env=dict(plan.environment),
-            start_new_session=True,
-        )
-    finally:
-        os.close(stdin_fd)
-    process.returncode = 0  # reaped by us, with all that it started; Popen is not to wait for it
-    return process.pid
 
 
 def _code_paths(module: str | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The processes of one call, seen from the process that keeps them: who they are, what they use, and their end.
+"""The processes of calls, seen from the process that keeps them: who they are, what they use, and their end.
 
 It reads ``/proc`` only below the caller, whatever else runs on the machine, and decides nothing. Called by
 ``actors/worker_process.py``.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
 _FOLDER_ENTRIES = 20_000
-_DYING_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +88,19 @@ def make_polite(pids: Iterable[int], nice: int) -> None:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
 
 
-def kill_all_below(pid: int) -> None:
-    """Kill everything that is below ``pid`` now; who is killed takes no further step, but may not be gone yet."""
-    for child in below(pid):
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill these; who is killed takes no further step, but may not be gone yet."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(child, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
-def end_all_below(pid: int, within_s: float) -> bool:
-    """Kill and reap everything below ``pid``, the caller, a sub-reaper; False when some were left after ``within_s``.
-
-    Orphans of orphans come up while their parents die, so it looks until nothing is left.
-    """
-    give_up_at = time.monotonic() + within_s
-    while _reap() and time.monotonic() < give_up_at:
-        kill_all_below(pid)
-        select.select([], [], [], _DYING_S)
-    return not _reap()
-
-
-def _reap() -> bool:
-    """Collect the children that have ended; True while there are others."""
+def collect(pid: int) -> bool:
+    """Take a child's exit status; False while it runs, True too when it was taken before."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            continue
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
-        return False
-    return True
+        return True
 
 
 def _children(pid: int) -> list[int]:

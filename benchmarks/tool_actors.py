@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from callboard.actors.call import Calls
 from callboard.supervisor.child import Child
@@ -18,11 +18,15 @@ from callboard.tools.contract import ToolContext, ToolSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Call the tool ``times`` times, ``at_once`` at a time. Answer: Ran."""
+    """Call the tool ``times`` times, ``at_once`` at a time. Answer: Ran.
+
+    ``prepared``: each round waits, untimed, until workers stand ready for it, and ``all_s`` is the calls' time alone.
+    """
 
     spec: ToolSpec
     times: int
     at_once: int = 1
+    prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class Ran:
     each_s: tuple[float, ...]
     all_s: float
     outcomes: tuple[str, ...]
+    caller_cpu_s: float
+    workers_cpu_s: float
     resident_kib: int
     descriptors: int
 
@@ -41,6 +47,15 @@ class Spawn:
     """Fork so many processes that end at once, and wait for the last. Answer: seconds."""
 
     count: int
+
+
+def _cpu_s() -> tuple[float, float]:
+    own, workers = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime, workers.ru_utime + workers.ru_stime
+
+
+_LOOK_S = 0.002
+_PAUSE_S = 0.02
 
 
 class BenchActor(Child):
@@ -61,8 +76,9 @@ class BenchActor(Child):
                 self._outcomes: set[str] = set()
                 self._begun = self._ended = 0
                 self._began = self.now()
-                for _ in range(run.at_once):
-                    self._next()
+                self._cpu = _cpu_s()
+                self._spent_s = 0.0
+                self._round()
             case Spawn(count):
                 began = self.now()
                 pids = [pid for _ in range(count) if (pid := os.fork()) or os._exit(0)]
@@ -70,9 +86,17 @@ class BenchActor(Child):
                     os.waitpid(pid, 0)
                 self.reply(envelope, self.now() - began)
 
-    def handle_notice(self, message: Any, sender: Any) -> None:
-        """Take a worker's notice."""
-        self._calls.take(message)
+    def _round(self) -> None:
+        """Begin so many calls as run at once, where it is wanted with a worker ready for each."""
+        if self._run.prepared:
+            wanted = [self._run.spec] * self._run.at_once
+            self._calls.prepare(wanted)
+            if self._calls.ready < len(wanted):
+                self.after(_LOOK_S, self._round)
+                return
+        self._round_began = self.now()
+        for _ in range(self._run.at_once):
+            self._next()
 
     def _next(self) -> None:
         if self._begun < self._run.times:
@@ -85,12 +109,20 @@ class BenchActor(Child):
         self._outcomes.add(result.outcome)
         self._ended += 1
         if self._ended < self._run.times:
-            self._next()
+            if not self._run.prepared:
+                self._next()
+            elif self._ended == self._begun:
+                self._spent_s += self.now() - self._round_began
+                self.after(_PAUSE_S, self._round)
             return
+        self._spent_s += self.now() - self._round_began
         resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4
+        own_s, workers_s = (after - before for after, before in zip(_cpu_s(), self._cpu, strict=True))
         ran = Ran(
+            caller_cpu_s=own_s,
+            workers_cpu_s=workers_s,
             each_s=tuple(self._each),
-            all_s=self.now() - self._began,
+            all_s=self._spent_s if self._run.prepared else self.now() - self._began,
             outcomes=tuple(sorted(self._outcomes)),
             resident_kib=resident,
             descriptors=len(list(Path("/proc/self/fd").iterdir())),

@@ -71,7 +71,7 @@ class _Bench:
         tree.folder = folder
         tree.system = mail.open_system(folder)
         root = tree.system.create(SUPERVISOR)
-        preload = ("tool_actors", "callboard.actors.tool_worker", "callboard.tools.signature:preload")
+        preload = ("tool_actors", "callboard.tools.runner", "callboard.tools.signature:preload")
         flags = SupervisorFlags(intensity=Intensity(100, 1.0), dynamic=True)
         args: dict[str, Any] = {"flags": flags, "preload": preload}
         tree.system.send(
@@ -89,12 +89,14 @@ class _Bench:
         module = str(Path(__file__).parent / "tool_bench_tools.py")
         self._specs = {spec.name: spec for spec in specs_of(module)}
 
-    def run(self, tool: str, times: int, at_once: int = 1, **limits: Any) -> Any:
+    def run(self, tool: str, times: int, at_once: int = 1, *, prepared: bool = False, **limits: Any) -> Any:
         from tool_actors import Run
 
         spec = self._specs[tool]
         spec = replace(spec, limits=replace(spec.limits, **limits))
-        ran = self._tree.ask(self._at.address, Run(spec=spec, times=times, at_once=at_once), 3600.0)
+        ran = self._tree.ask(
+            self._at.address, Run(spec=spec, times=times, at_once=at_once, prepared=prepared), 3600.0
+        )
         assert ran.outcomes == ("ok",), ran.outcomes
         return ran
 
@@ -104,11 +106,15 @@ class _Bench:
         self.run("nothing", 5)
         rows = []
         for profile, count in (("none", times), ("confined", times // 5), ("isolated", times // 5)):
-            each = sorted(self.run("nothing", count, sandbox=profile).each_s)
-            rows.append((f"one call, profile {profile}", _spread(each)))
+            ran = self.run("nothing", count, sandbox=profile)
+            rows.append((f"one call, profile {profile}", _spread(sorted(ran.each_s))))
+            caller_ms, workers_ms = (1000 * s / count for s in (ran.caller_cpu_s, ran.workers_cpu_s))
+            rows.append(("  CPU", f"{caller_ms:.1f} ms in the caller, {workers_ms:.1f} ms in the worker"))
+            rows.append(("  prepared", _spread(sorted(self._prepared_s(count, profile)))))
         forks = [self._tree.ask(self._at.address, Spawn(8)) for _ in range(10)]
         spawned = [self.run("nothing", 8, 8).all_s for _ in range(times // 5)]
         napped = [self.run("nap", 8, 8).all_s for _ in range(times // 5)]
+        ready = [self.run("nap", 8, 8, prepared=True).all_s for _ in range(times // 5)]
         spawn_s, nap_s = statistics.median(spawned), statistics.median(napped)
         limit_s = NAP_S + 1.3 * spawn_s
         rows.append(("8 bare forks of the caller", f"{statistics.median(forks) * 1000:.1f} ms"))
@@ -119,7 +125,17 @@ class _Bench:
                 f"{nap_s * 1000:.1f} ms (at most {limit_s * 1000:.1f}: {'yes' if nap_s <= limit_s else 'NO'})",
             )
         )
+        ready_s = statistics.median(ready)
+        rows.append(
+            (
+                "8 prepared calls at once of 50 ms",
+                f"{ready_s * 1000:.1f} ms (at most 75.0: {'yes' if ready_s <= 0.075 else 'NO'})",
+            )
+        )
         return rows
+
+    def _prepared_s(self, count: int, profile: str) -> list[float]:
+        return list(self.run("nothing", count, prepared=True, sandbox=profile).each_s)
 
     def many(self, count: int) -> list[tuple[str, str]]:
         self.run("nothing", 1000)

@@ -1,4 +1,4 @@
-"""A tool worker without actors: a process that keeps one call, as ``actors/tool_worker.py`` does in the daemon.
+"""A keeper of one call without actors, as ``actors/call_worker.py`` keeps calls in the daemon.
 
 It reads one request (a JSON object) from its standard input and writes a JSON object a line to the private descriptor
 that its argument names: ``{"progress": [text, fraction]}``, and ``{"result": …}`` last. The call's own process is below
@@ -21,9 +21,8 @@ from typing import Any
 
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
-from callboard.actors.worker_folder import make_folder, remove_folder, remove_stale
-from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess
-from callboard.supervisor.process import become_subreaper
+from callboard.actors.worker_folder import make_folder, remove_folder
+from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess, call_of
 from callboard.tools.content import Progress, ToolResult, error_result, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.errors import ToolsError
@@ -34,6 +33,7 @@ BOOT = (
     "from callboard.run_worker import main; main()"
 )
 _PR_SET_PDEATHSIG = 1
+_LEAVE_S = 3.0
 
 
 def main() -> None:
@@ -42,7 +42,6 @@ def main() -> None:
     os.set_inheritable(channel_fd, False)
     request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     stop_fd = _arrange_end(request["parent"])
-    become_subreaper()
     with os.fdopen(channel_fd, "w", encoding="ascii") as channel:
 
         def say(message: Mapping[str, Any]) -> None:
@@ -59,16 +58,17 @@ def main() -> None:
 def keep(work: Work, stop_fd: int, progressed: Callable[[Progress], None]) -> ToolResult | None:
     """Run the call to its end and give its result; None when ``stop_fd`` became readable first.
 
-    To be called in a process that is a sub-reaper and has no other children. Whatever the call started is gone.
+    Whatever the call started is gone.
     """
     try:
         folder = make_folder()
     except OSError as fault:
         return error_result(f"no process could be started for {work.spec.name}: {fault}", "unavailable")
-    process = WorkProcess(work, folder)
+    process = WorkProcess(work.spec, folder)
     try:
+        call = call_of(work)
         process.start()
-        remove_stale()
+        process.hand_over(call, work.deadline_s)
         stopped = _drive(process, work.deadline_s, stop_fd, progressed)
     except ToolsError as fault:
         return refused(work.spec.name, work.spec.limits.sandbox, str(fault))
@@ -76,6 +76,8 @@ def keep(work: Work, stop_fd: int, progressed: Callable[[Progress], None]) -> To
         return error_result(f"no process could be started for {work.spec.name}: {fault}", "unavailable")
     finally:
         process.end()
+        if not process.reap_within(_LEAVE_S):
+            process.give_up()
         process.close()
         remove_folder(folder)
     return None if stopped else process.result()
@@ -97,6 +99,7 @@ def work_from_json(form: Mapping[str, Any]) -> Work:
             limits=limits_from_json(spec["limits"]),
             module=spec["module"],
             attribute=spec["attribute"],
+            kept_source=spec["kept_source"],
         ),
         arguments=form["arguments"],
         context=ToolContext(**{**context, "roles": tuple(context["roles"])}),

@@ -12,6 +12,7 @@ from callboard.supervisor.intensity import Intensity
 from callboard.supervisor.spec import ChildSpec, SupervisorFlags
 from callboard.supervisor.supervisor import SUPERVISOR
 
+_WIPE = "callboard.supervisor.wiping:wipe"
 _WORKERS_NEED = "callboard.tools.signature:preload"
 _QUICK = Backoff(min_s=0.01, max_s=2.0)
 _SHUTDOWN_S = 1.0
@@ -20,12 +21,12 @@ _PATIENT = Backoff(min_s=0.05, max_s=30.0, reset_after_s=30.0)
 
 def root_args(settings: Settings) -> dict[str, object]:
     """Give the root supervisor's start arguments: its flags and its children, in start order."""
-    args = {"settings": settings}
+    args, slim = {"settings": settings}, {"settings": settings.without_secrets()}
     return {
         "flags": SupervisorFlags(intensity=Intensity(limit=10, period_s=10.0)),
         "children": (
             _permanent(names.JOURNAL, "callboard.actors.journal.JournalActor", "journal", args),
-            _permanent(names.CATALOGUE, "callboard.actors.catalogue.CatalogueActor", "catalogue", args),
+            _permanent(names.CATALOGUE, "callboard.actors.catalogue.CatalogueActor", "catalogue", slim),
             _permanent(names.LIMITS, "callboard.actors.limits.LimitsActor", "limits", {}),
             _supervisor(names.MODELS, _models(settings), preload=("openai",)),
             _supervisor(names.SERVERS, _servers(settings)),
@@ -34,13 +35,13 @@ def root_args(settings: Settings) -> dict[str, object]:
                 (),
                 dynamic=True,
                 max_children=settings.max_conversations,
-                preload=("callboard.actors.client", "callboard.actors.tool_worker", _WORKERS_NEED),
+                preload=(_WIPE, "callboard.actors.client", "callboard.tools.runner", _WORKERS_NEED),
             ),
             _permanent(
                 names.CALLER,
                 "callboard.actors.caller.CallerActor",
                 "caller",
-                {"settings": settings.without_secrets()},
+                slim,
             ),
             _permanent(
                 names.DIRECTORY,

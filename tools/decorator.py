@@ -19,6 +19,7 @@ from callboard.tools.contract import DEFAULT_DEADLINE_S, Annotations, ToolContex
 from callboard.tools.docstring import parse_docstring
 from callboard.tools.errors import ToolDefinitionError
 from callboard.tools.limits import Limits, Profile, fault_of_limits, limits_of
+from callboard.tools.plain_arguments import plain_call
 
 if TYPE_CHECKING:
     from callboard.tools.signature import CheckedSignature
@@ -111,7 +112,8 @@ class FunctionTool(Tool, Generic[P, R]):
     def execute(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Check and convert ``arguments``, then call; raises ArgumentsRefused, or as the function does."""
         call: Callable[..., Any] = self.function
-        return call(**self._signature.bind(arguments, context))
+        plain = plain_call(self.function, arguments, context)
+        return call(**(self._signature.bind(arguments, context) if plain is None else plain))
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"

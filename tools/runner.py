@@ -1,21 +1,20 @@
-"""What the process of one call does: takes the plan's steps, loads the one tool, runs it, writes the result, ends.
+"""The process of one call: it takes the plan's steps, loads one tool, waits for its call, runs it, and ends.
 
 It speaks to whoever started it through one descriptor, a JSON object a line: ``{"up": bytes}`` when the steps are
 taken, ``{"loaded": bytes}`` (what is resident then), ``{"progress": [text, fraction]}``, and ``{"result": …}`` last.
-What the tool prints goes where standard output leads. ``run_forked`` is called in a fresh fork, ``main`` is a process
-started by exec. It times, watches and kills nothing: that is ``actors/worker_process.py``.
+The call comes in memory shared with whoever started it; a line on a descriptor of its own says where in it. What the
+tool prints goes where standard output leads. ``run_forked`` is called in a fresh fork, ``main`` is a process started by
+exec. It times, watches and kills nothing: that is ``actors/worker_process.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import fcntl
 import io
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,8 +24,10 @@ from callboard.tools.bounds import bounded
 from callboard.tools.content import Progress, ToolResult, error_result, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.decorator import taken_as_described
+from callboard.tools.environment import keep_only
 from callboard.tools.errors import ToolsError
 from callboard.tools.execute import describe, execute
+from callboard.tools.keeper import die_with
 from callboard.tools.loader import load_tool
 from callboard.tools.sandbox_plan import EXIT_CHANNEL_LOST, EXIT_NOT_SET_UP, Step
 from callboard.tools.sandbox_steps import perform
@@ -35,25 +36,28 @@ BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from callboard.tools.runner import main; main()"
 )
-_PR_SET_PDEATHSIG = 1
 _CHANNEL_FD = 3
+_REQUEST_FD = 4
+_CALLS_FD = 5
+_LINE_BYTES = 64
 _MOST_DESCRIPTORS = 1 << 20
-_UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
-_KEPT_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One call as its process needs it. ``module`` and ``attribute`` say where the tool is."""
+class Setup:
+    """What a worker needs before its call is there. ``module`` and ``attribute`` say where the tool is.
+
+    ``kept`` is what a catalogue keeps of the module at ``kept_source``, a character for each byte; None: not there.
+    """
 
     name: str
     module: str | None
     attribute: str | None
-    arguments: Mapping[str, Any]
-    context: ToolContext
     steps: tuple[Step, ...]
     environment: Mapping[str, str]
     cwd: str | None
+    kept_source: str = ""
+    kept: str | None = None
 
     @property
     def memory_mb(self) -> int | None:
@@ -61,36 +65,43 @@ class Request:
         return next((int(values[0]) for act, values in self.steps if act == "memory"), None)
 
     def to_json(self) -> str:
-        """Give the request's JSON form; raises TypeError or ValueError for arguments that have none."""
+        """Give the JSON form."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Request:
+    def from_json(cls, text: str | bytes) -> Setup:
         """Read ``to_json``'s form."""
         form = json.loads(text)
-        context = ToolContext(**{**form["context"], "roles": tuple(form["context"]["roles"])})
         steps = tuple((act, tuple(values)) for act, values in form["steps"])
-        return cls(**{**form, "context": context, "steps": steps})
+        return cls(**{**form, "steps": steps})
 
 
-def run_forked(request: Request, parent_pid: int, output_fd: int, channel_fd: int) -> NoReturn:
-    """Run the request in this process, which was forked for it, and end it; never returns, never raises.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """The worker's descriptors: the lines that say where its call is and the memory that holds it, and its two ways
+    out.
+    """
 
-    Every descriptor but the two given is closed, and every signal is at its default.
+    calls: int
+    request: int
+    output: int
+    channel: int
+
+
+def run_forked(setup: Setup, worker_pid: int, ends: Ends) -> NoReturn:
+    """Be the call's process, in a fork of the worker's; never returns, never raises.
+
+    Every descriptor but those given is closed.
     """
     code = EXIT_NOT_SET_UP
     try:
-        _die_with(parent_pid)
+        die_with(worker_pid)
         os.setsid()
-        _reset_signals()
-        _take_descriptors(output_fd, channel_fd)
-        for name in list(os.environ):
-            if name not in request.environment:
-                del os.environ[name]
-        os.environ.update(request.environment)
-        _wipe_first_environment()
+        _take_descriptors(ends)
+        keep_only(setup.environment)
         _forget_temporary_folder()
-        code = _serve(request)
+        _renew_streams()
+        code = _serve(setup)
     except BaseException:  # the fork must not go back into its parent's frames, whatever happens
         with contextlib.suppress(BaseException):
             sys.excepthook(*sys.exc_info())
@@ -100,63 +111,111 @@ def run_forked(request: Request, parent_pid: int, output_fd: int, channel_fd: in
         os._exit(code)
 
 
+def run_executed(
+    command: tuple[str, ...], environment: Mapping[str, str], worker_pid: int, ends: Ends
+) -> NoReturn:
+    """Become the command, which leads to ``main``, in a fork of the worker's; never returns, never raises."""
+    try:
+        die_with(worker_pid)
+        os.setsid()
+        _take_descriptors(ends)
+        for fd in (_CHANNEL_FD, _REQUEST_FD, _CALLS_FD):
+            os.set_inheritable(fd, True)
+        os.execvpe(command[0], command, environment)
+    except BaseException as fault:  # as above
+        os.write(2, f"{command[0]} cannot be started: {fault}\n".encode(errors="replace"))
+    finally:
+        os._exit(EXIT_NOT_SET_UP)
+
+
 def main() -> NoReturn:
-    """Read the request from standard input and run it; ``argv`` is the parent's pid (0: do not ask) and the channel."""
-    parent_pid, channel_fd = int(sys.argv[1]), int(sys.argv[2])
-    with os.fdopen(os.dup(0), "rb") as given:
-        request = Request.from_json(given.read())
-    if parent_pid:
-        _die_with(parent_pid)
-    _take_descriptors(1, channel_fd)
-    code = _serve(request)
+    """Be the call's process, where ``run_executed`` led to; ``argv[1]`` bytes of the shared memory are the setup."""
+    for fd in (_CHANNEL_FD, _REQUEST_FD, _CALLS_FD):
+        os.set_inheritable(fd, False)
+    setup = Setup.from_json(_read_at(_REQUEST_FD, 0, int(sys.argv[1])))
+    _renew_streams()
+    code = _serve(setup)
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     os._exit(code)
 
 
-def _serve(request: Request) -> int:
+def _serve(setup: Setup) -> int:
     faulthandler.enable(file=2)
-    if request.cwd is not None:
-        os.chdir(request.cwd)
+    if setup.cwd is not None:
+        os.chdir(setup.cwd)
     os.umask(0o077)
-    perform(step for step in request.steps if step[0] != "memory")
+    perform(step for step in setup.steps if step[0] != "memory")
     channel = _Channel()
     channel.say({"up": _resident()})
     try:
-        result = _call(request, channel)
+        result = _call(setup, channel)
         with contextlib.suppress(OSError, ValueError):  # the tool may have closed it
             sys.stdout.flush()
-        channel.say({"result": result_to_json(result)})
+        if result is not None:
+            channel.say({"result": result_to_json(result)})
     except (OSError, _ChannelLost):
         return EXIT_CHANNEL_LOST
     return 0
 
 
-def _call(request: Request, channel: _Channel) -> ToolResult:
+def _call(setup: Setup, channel: _Channel) -> ToolResult | None:
+    """Load, wait, run; None when nobody wants the worker any more."""
     spec = ToolSpec(
-        name=request.name, description="", parameters={}, module=request.module, attribute=request.attribute
+        name=setup.name,
+        description="",
+        parameters={},
+        module=setup.module,
+        attribute=setup.attribute,
+        kept_source=setup.kept_source,
     )
+    kept = None if setup.kept is None else setup.kept.encode("latin-1")
 
     def report(progress: Progress) -> None:
         channel.say({"progress": [progress.text, progress.fraction]})
 
     try:
         with taken_as_described():
-            tool = load_tool(spec)
+            tool = load_tool(spec, kept)
     except ToolsError as fault:
         return error_result(f"the tool {spec.name} could not be loaded: {fault}", "unavailable")
     try:
         # What the tool's own module needs is not the call's: a library may reserve very much and use little.
-        perform(step for step in request.steps if step[0] == "memory")
+        perform(step for step in setup.steps if step[0] == "memory")
         channel.say({"loaded": _resident()})
-        return bounded(execute(tool, request.arguments, request.context, report))
+        given = _take_call()
+        if given is None:
+            return None
+        arguments, context = given
+        return bounded(execute(tool, arguments, context, report))
     except MemoryError:
-        limit = f" of {request.memory_mb} MiB" if request.memory_mb is not None else ""
+        limit = f" of {setup.memory_mb} MiB" if setup.memory_mb is not None else ""
         return error_result(f"{spec.name} exceeded its memory limit{limit}")
     except _ChannelLost:
         raise
     except BaseException as error:  # a tool may raise KeyboardInterrupt: this process runs nothing else
         return error_result(f"{spec.name} failed: {describe(error)}")
+
+
+def _take_call() -> tuple[Mapping[str, Any], ToolContext] | None:
+    """Wait for the call; from then on no memory is shared."""
+    line = os.read(_CALLS_FD, _LINE_BYTES)
+    if not line:
+        return None
+    at, length = (int(number) for number in line.split())
+    form = json.loads(_read_at(_REQUEST_FD, at, length))
+    os.close(_CALLS_FD)
+    os.close(_REQUEST_FD)
+    context = form["context"]
+    return form["arguments"], ToolContext(**{**context, "roles": tuple(context["roles"])})
+
+
+def _read_at(fd: int, at: int, length: int) -> bytes:
+    parts = []
+    while length and (part := os.pread(fd, length, at)):
+        parts.append(part)
+        at, length = at + len(part), length - len(part)
+    return b"".join(parts)
 
 
 class _ChannelLost(BaseException):
@@ -190,47 +249,25 @@ def _resident() -> int:
         return int(figures.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def _die_with(parent_pid: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
-        os._exit(EXIT_NOT_SET_UP)
-
-
-def _reset_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in range(1, signal.NSIG):
-        if signal.getsignal(number) not in (signal.SIG_DFL, None) and number not in _UNCATCHABLE:
-            signal.signal(number, signal.SIG_DFL)
-    for number in _KEPT_IGNORED:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
-def _take_descriptors(output_fd: int, channel_fd: int) -> None:
-    """Nothing to read, output to the parent, the channel at its place, and no other descriptor."""
-    channel_fd = fcntl.fcntl(channel_fd, fcntl.F_DUPFD, _CHANNEL_FD + 1)
-    output_fd = fcntl.fcntl(output_fd, fcntl.F_DUPFD, _CHANNEL_FD + 1)
+def _take_descriptors(ends: Ends) -> None:
+    """Nothing to read, output and channel at their places, the two for the call, and no other descriptor."""
+    given = (ends.output, ends.channel, ends.request, ends.calls)
+    output, channel, request, calls = (fcntl.fcntl(fd, fcntl.F_DUPFD, _CALLS_FD + 1) for fd in given)
     nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
-    os.dup2(output_fd, 1)
-    os.dup2(output_fd, 2)
-    os.dup2(channel_fd, _CHANNEL_FD, inheritable=False)
-    os.closerange(_CHANNEL_FD + 1, _MOST_DESCRIPTORS)
+    for fd, place in ((nowhere, 0), (output, 1), (output, 2)):
+        os.dup2(fd, place)
+    for fd, place in ((channel, _CHANNEL_FD), (request, _REQUEST_FD), (calls, _CALLS_FD)):
+        os.dup2(fd, place, inheritable=False)
+    os.closerange(_CALLS_FD + 1, _MOST_DESCRIPTORS)
+
+
+def _renew_streams() -> None:
     for name, fd in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         mode = "r" if fd == 0 else "w"
         stream = open(fd, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
         setattr(sys, name, stream)
-
-
-def _wipe_first_environment() -> None:
-    """The kernel shows, as the process's environment, the memory where that lay when its ancestor was started."""
-    with open("/proc/self/stat", "rb") as stat:  # noqa: PTH123
-        fields = stat.read().rpartition(b")")[2].split()
-    start, end = int(fields[47]), int(fields[48])
-    if 0 < start < end:
-        ctypes.memset(start, 0, end - start)
 
 
 def _forget_temporary_folder() -> None:

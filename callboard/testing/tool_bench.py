@@ -1,7 +1,7 @@
 """A process that keeps one call of a tool after the other: each then costs a fork, not a start of Python.
 
-For test suites with many calls; ``callboard.testing.tools`` is the plain way for a few. Calls are run as in a tool
-worker, one at a time; a tool that kills its worker ends the bench.
+For test suites with many calls; ``callboard.testing.tools`` is the plain way for a few. Calls are run one at a time,
+each in a worker of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Self
 from callboard.actors.messages import Work
 from callboard.one_call import lost, read_line
 from callboard.run_worker import keep, work_from_json, work_to_json
-from callboard.supervisor.process import become_subreaper, bind_to_parent
+from callboard.supervisor.process import bind_to_parent
 from callboard.tools.content import Progress, ToolResult, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 
@@ -74,7 +74,8 @@ class ToolBench:
                     told.append(progress)
                 case ToolResult() as result:
                     return result, told
-        return lost(spec.name, self._process.wait(_LEAVE_S)), told
+        self._process.wait(_LEAVE_S)
+        return lost(spec.name, self._process), told
 
     def folders(self) -> list[Path]:
         """List the private folders that are there now; between two calls there should be none."""
@@ -84,7 +85,6 @@ class ToolBench:
 def serve() -> None:
     """Keep the calls that standard input names, one a line; ``argv`` is the parent's pid and the channel."""
     bind_to_parent(int(sys.argv[1]))
-    become_subreaper()
     os.set_inheritable(int(sys.argv[2]), False)
     never_r, never_w = os.pipe2(os.O_CLOEXEC)
     with os.fdopen(int(sys.argv[2]), "w", encoding="ascii") as channel:

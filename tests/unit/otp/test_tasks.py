@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,6 @@ from callboard.actors.chat_model import ModelReply
 from callboard.actors.events import Event, ToolCallFinished
 from callboard.actors.history import items_of
 from callboard.actors.items import FunctionCall, FunctionCallOutput
-from callboard.actors.messages import Worked
 from callboard.actors.turn import (
     Append,
     Begin,
@@ -28,10 +27,10 @@ from callboard.actors.turn import (
     Turn,
     TurnLimits,
 )
-from callboard.supervisor.child import Spawned
-from callboard.supervisor.envelope import Failure, Shutdown
+from callboard.actors.worker_endings import ended_by_itself, overdue
+from callboard.supervisor.envelope import Failure
 from callboard.supervisor.requests import Pending, Requests
-from callboard.tools.content import TextBlock, ToolResult
+from callboard.tools.content import Progress, TextBlock, ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
 
 covers = pytest.mark.covers
@@ -46,31 +45,25 @@ def text_of(result: ToolResult) -> str:
 
 
 class Host:
-    """What ``Calls`` needs of its actor; processes are numbers, and die when they are told to."""
+    """What ``Calls`` needs of its actor: a clock, timers, and descriptors to watch."""
 
     def __init__(self) -> None:
         self.init = SimpleNamespace(id="conversations.c1", runtime_dir="/nowhere")
-        self.table = SimpleNamespace(put=lambda row: self.rows.add(row.id), remove=self._remove)
+        self.table = SimpleNamespace(put=lambda row: self.rows.add(row.id), remove_row=self.rows_without)
+        self.log = SimpleNamespace(error=lambda what, **_: self.logged.append(what))
         self.rows: set[str] = set()
+        self.logged: list[str] = []
         self.time = 0.0
         self.timers: list[Any] = []
         self.watched: dict[int, Callable[[int], None]] = {}
         self.continues: list[Callable[[], None]] = []
-        self.living: dict[str, int] = {}
-        self.forgotten: list[int] = []
-        self.pidfds: dict[str, int] = {}
-        self.deaf = False
-        self.killed: list[int] = []
-        self.refuse = False
-        self.peak = 0
-        self._pids = itertools.count(1)
 
     def now(self) -> float:
         return self.time
 
     def after(self, delay_s: float, action: Callable[[], None]) -> Any:
-        timer = SimpleNamespace(at=self.time + delay_s, action=action, cancelled=False)
-        timer.cancel = lambda: setattr(timer, "cancelled", True)
+        timer = SimpleNamespace(at=self.time + delay_s, action=action)
+        timer.cancel = lambda: setattr(timer, "action", None)
         self.timers.append(timer)
         return timer
 
@@ -83,45 +76,85 @@ class Host:
     def unwatch(self, fd: int) -> None:
         self.watched.pop(fd, None)
 
-    def spawn(self, actor: str, init: Any) -> Spawned | None:
-        if self.refuse:
-            return None
-        number = next(self._pids)
-        self.living[init.id] = number
-        self.peak = max(self.peak, len(self.living))
-        self.pidfds[init.id] = os.open(os.devnull, os.O_RDONLY)
-        return Spawned(address=init.id, pid=number, pidfd=self.pidfds[init.id])
-
-    def send(self, address: str, message: Any) -> None:
-        """A worker that is asked to end does, unless it is deaf."""
-        if isinstance(message, Shutdown) and not self.deaf:
-            self.die(address)
-
-    def kill(self, pid: int) -> None:
-        self.killed.append(pid)
-        for row in [row for row, number in self.living.items() if number == pid]:
-            self.die(row)
-
-    def die(self, row: str) -> None:
-        """The kernel tells of a death a moment later."""
-        self.after(0.001, lambda: self.watched.get(self.pidfds[row], lambda _: None)(1))
-
-    def forget_child(self, worker: Spawned) -> None:
-        self.forgotten.append(worker.pid)
+    def rows_without(self, row: str) -> None:
+        self.rows.discard(row)
 
     def advance(self, seconds: float) -> None:
         until = self.time + seconds
-        while due := sorted(
-            (t for t in self.timers if not t.cancelled and t.at <= until), key=lambda t: t.at
-        ):
+        while due := sorted((t for t in self.timers if t.action and t.at <= until), key=lambda t: t.at):
             self.time = due[0].at
             self.timers.remove(due[0])
             due[0].action()
         self.time = until
 
-    def _remove(self, row: str) -> None:
-        self.rows.discard(row)
-        self.living.pop(row, None)
+
+class Process:
+    """A worker's process as its keeper sees it; it does what the test says. Its descriptors are numbers."""
+
+    refuse = False
+    living: ClassVar[dict[int, Process]] = {}
+    peak = 0
+
+    def __init__(self, spec: ToolSpec, folder: Path, title: str) -> None:
+        self.spec = spec
+        self.pid = 0
+        self.is_over = self.deaf = False
+        self.channel_is_open = self.output_is_open = True
+        self.killed = 0
+        self.given_up = False
+        self._said: ToolResult | None = None
+        self._gone = False
+
+    def start(self) -> None:
+        if Process.refuse:
+            raise OSError("no more processes")
+        self.pid = next(_PIDS)
+        self.channel_fd, self.output_fd, self.pidfd = (10 * self.pid + n for n in range(3))
+        Process.living[self.pid] = self
+        Process.peak = max(Process.peak, len(Process.living))
+
+    def hand_over(self, call: bytes, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+
+    def say(self, result: ToolResult) -> None:
+        self._said, self.is_over = result, True
+
+    def read_channel(self) -> list[Progress]:
+        return []
+
+    def look(self) -> None:
+        pass
+
+    def stop(self, cause: str) -> None:
+        if not self.is_over:
+            self.is_over, self._said = True, overdue(self.spec.name, self.deadline_s)
+
+    def end(self) -> None:
+        self.killed += 1
+
+    def die(self) -> None:
+        self._gone = True
+
+    def reap(self) -> bool:
+        gone = self._gone or self.given_up or (self.killed > 0 and not self.deaf)
+        if gone:
+            Process.living.pop(self.pid, None)
+        return gone
+
+    def reap_within(self, seconds: float) -> bool:
+        return self.reap()
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+    def close(self) -> None:
+        pass
+
+    def result(self) -> ToolResult:
+        return self._said or ended_by_itself(self.spec.name, -9, self.spec.limits)
+
+
+_PIDS = itertools.count(1)
 
 
 class Stream:
@@ -129,7 +162,6 @@ class Stream:
 
     def __init__(self, limit: int) -> None:
         self.host = Host()
-        _HOSTS.append(self.host)
         self.heard: list[tuple[str, ToolResult]] = []
         self.calls = Calls(self.host, lambda id, result, _: self.heard.append((id, result)), limit)  # type: ignore[arg-type]
 
@@ -139,60 +171,71 @@ class Stream:
             self.calls.start(id, spec, {}, ToolContext(), deadline_s)
         return self
 
-    def worker(self, number: int) -> str:
-        return f"conversations.c1.call-{number}"
+    def process(self, id: str) -> Process:
+        return next(p for p in Process.living.values() if p.spec.name == f"tool_{id}")
 
-    def result(self, number: int, text: str = "ok") -> Stream:
-        """The worker replies, clears away and ends."""
-        self.calls.take(Worked(worker=self.worker(number), result=text_result(text)))
-        if self.worker(number) in self.host.living:
-            self.host.die(self.worker(number))
-        self.host.advance(0.01)
+    def running(self) -> list[str]:
+        return [process.spec.name.removeprefix("tool_") for process in Process.living.values()]
+
+    def ready(self, fd: int) -> None:
+        """The kernel tells that a descriptor is ready."""
+        if fd in self.host.watched:
+            self.host.watched[fd](1)
+
+    def result(self, id: str, text: str = "ok") -> Stream:
+        """The worker says its result."""
+        process = self.process(id)
+        process.say(text_result(text))
+        self.ready(process.channel_fd)
+        self.ready(process.pidfd)
         return self
 
-    def die(self, number: int) -> Stream:
+    def die(self, id: str) -> Stream:
         """The worker's process is gone."""
-        self.host.die(self.worker(number))
-        self.host.advance(0.01)
+        process = self.process(id)
+        process.die()
+        self.ready(process.pidfd)
         return self
 
     def at_rest(self) -> bool:
         """No process, no row, no watch, no timer that could still speak."""
         self.host.advance(1000.0)
         return not (
-            self.host.living
+            Process.living
             or self.host.rows
             or self.host.watched
+            or [timer for timer in self.host.timers if timer.action]
             or self.calls._running
             or self.calls._taken
         )
 
 
 @pytest.fixture(autouse=True)
-def _no_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pids of this file are made up: signals go to the stream's own host."""
-    monkeypatch.setattr(call_worker, "kill_group", lambda *_: None)
-    monkeypatch.setattr(call_worker, "kill", lambda pid: _HOSTS[-1].kill(pid))
-    monkeypatch.setattr(call_worker, "start_time", lambda _pid: 0.0)
+def _no_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The processes of this file are made up."""
+    monkeypatch.setattr(call_worker, "WorkProcess", Process)
+    monkeypatch.setattr(call_worker, "make_folder", lambda: tmp_path)
+    monkeypatch.setattr(call_worker, "remove_folder", lambda _folder: None)
+    Process.living.clear()
+    Process.peak = 0
     yield
-    _HOSTS.clear()
-
-
-_HOSTS: list[Host] = []
+    Process.refuse = False
 
 
 @covers("OTP-46")
 def test_results_go_by_call_whoever_is_first_and_slots_are_kept() -> None:
     stream = Stream(limit=2).start("slow", "quick", "next", "last")
-    assert list(stream.host.living) == [stream.worker(1), stream.worker(2)], "the rest waits for a free slot"
-    stream.result(2, "quick one").result(3, "next one").result(4, "last one").result(1, "slow one")
+    assert stream.running() == ["slow", "quick"], "the rest waits for a free slot"
+    stream.result("quick", "quick one").result("next", "next one").result("last", "last one").result(
+        "slow", "slow one"
+    )
     assert [(id, text_of(result)) for id, result in stream.heard] == [
         ("quick", "quick one"),
         ("next", "next one"),
         ("last", "last one"),
         ("slow", "slow one"),
     ]
-    assert stream.host.peak == 2
+    assert Process.peak == 2
     assert stream.at_rest()
 
 
@@ -226,11 +269,13 @@ def test_the_turn_puts_results_in_call_order_whoever_was_first() -> None:
 @covers("OTP-46")
 def test_a_late_call_is_killed_and_named_and_the_others_go_on() -> None:
     stream = Stream(limit=2).start("late", deadline_s=1.0).start("fine", "waits")
-    stream.host.advance(1.8)
+    late = stream.process("late")
+    stream.host.advance(1.1)
     assert [(id, result.outcome) for id, result in stream.heard] == [("late", "deadline")]
     assert "tool_late exceeded its deadline of 1 s" in text_of(stream.heard[0][1])
-    assert stream.worker(1) not in stream.host.living
-    stream.result(1, "too late").result(2).result(3)
+    assert late.killed == 1
+    assert stream.running() == ["fine", "waits"]
+    stream.result("fine").result("waits")
     assert [id for id, _ in stream.heard] == ["late", "fine", "waits"]
     assert stream.at_rest()
 
@@ -238,69 +283,71 @@ def test_a_late_call_is_killed_and_named_and_the_others_go_on() -> None:
 @covers("OTP-46")
 def test_a_place_is_free_when_the_process_is_down_not_when_it_replied() -> None:
     stream = Stream(limit=1).start("a", "b")
-    stream.calls.take(Worked(worker=stream.worker(1), result=text_result("ok")))
+    process = stream.process("a")
+    process.deaf = True
+    stream.result("a")
     assert [id for id, _ in stream.heard] == ["a"]
-    stream.host.advance(0.01)
-    assert list(stream.host.living) == [stream.worker(1)]
-    stream.die(1)
-    assert list(stream.host.living) == [stream.worker(2)]
+    assert stream.running() == ["a"]
+    process.die()
+    stream.ready(process.pidfd)
+    assert stream.running() == ["b"]
     stream.calls.kill("b")
     assert stream.at_rest()
 
 
 @covers("OTP-46")
-def test_a_worker_that_replied_and_does_not_end_is_killed() -> None:
+def test_a_worker_that_does_not_end_is_given_up_and_its_place_is_free() -> None:
     stream = Stream(limit=1).start("a", "b")
-    stream.calls.take(Worked(worker=stream.worker(1), result=text_result("ok")))
-    stream.host.advance(4.9)
-    assert stream.host.killed == []
-    stream.host.advance(0.2)
-    assert stream.host.killed == [1]
-    assert list(stream.host.living) == [stream.worker(2)]
-    stream.result(2)
+    process = stream.process("a")
+    process.deaf = True
+    stream.result("a")
+    stream.host.advance(4.0)
+    assert not process.given_up
+    stream.host.advance(10.0)
+    assert process.given_up
+    assert stream.host.logged == ["worker_given_up"]
+    assert stream.running() == ["b"]
+    stream.result("b")
     assert stream.at_rest()
 
 
 @covers("OTP-46")
-def test_a_worker_that_does_not_end_when_it_is_asked_is_killed() -> None:
-    stream = Stream(limit=1)
-    stream.host.deaf = True
-    stream.start("a")
+def test_a_call_that_is_killed_is_heard_of_no_more_and_its_place_is_free() -> None:
+    stream = Stream(limit=1).start("a", "b")
+    process = stream.process("a")
     stream.calls.kill("a")
-    stream.host.advance(0.9)
-    assert stream.host.killed == []
-    stream.host.advance(0.2)
-    assert stream.host.killed == [1]
+    assert process.killed == 1
+    assert stream.running() == ["b"]
+    stream.result("b")
+    assert [id for id, _ in stream.heard] == ["b"]
     assert stream.at_rest()
-    assert stream.heard == []
 
 
 @covers("OTP-46")
 def test_a_call_that_replied_before_its_kill_counts_as_done() -> None:
     stream = Stream(limit=1).start("a", deadline_s=1.0)
     stream.host.advance(0.99)
-    stream.result(1).host.advance(5.0)
+    stream.result("a").host.advance(5.0)
     assert [result.outcome for _, result in stream.heard] == ["ok"]
 
 
 @covers("OTP-46")
 def test_a_crashed_call_names_its_input() -> None:
-    stream = Stream(limit=2).start("a", "b").die(1)
-    stream.host.advance(1.0)
+    stream = Stream(limit=2).start("a", "b").die("a")
     ((id, result),) = stream.heard
     assert (id, result.outcome) == ("a", "killed")
-    assert "tool_a did not finish" in text_of(result)
-    stream.result(2)
+    assert "tool_a did not finish: its process was killed by SIGKILL" in text_of(result)
+    stream.result("b")
     assert stream.at_rest()
 
 
 @covers("OTP-46", "OTP-58")
 def test_a_result_that_its_process_death_has_overtaken_still_counts() -> None:
-    stream = Stream(limit=1).start("a").die(1)
-    assert stream.heard == []
-    stream.result(1, "made it")
-    stream.host.advance(5.0)
+    stream = Stream(limit=1).start("a")
+    stream.process("a").say(text_result("made it"))
+    stream.die("a").host.advance(5.0)
     assert [(id, text_of(result)) for id, result in stream.heard] == [("a", "made it")]
+    assert stream.at_rest()
 
 
 @covers("OTP-47")
@@ -308,37 +355,59 @@ def test_ending_early_leaves_no_process_and_no_message() -> None:
     stream = Stream(limit=2).start("a", "b", "c", "d")
     for id in ("c", "a", "b", "d"):
         stream.calls.kill(id)
-    stream.host.advance(0.01)
-    assert stream.host.living == {}
-    for number in range(1, 6):
-        stream.result(number)
+    assert stream.running() == []
     assert stream.at_rest()
+    assert stream.heard == []
+
+
+@covers("OTP-47")
+def test_the_end_of_the_caller_ends_all_its_calls_at_once() -> None:
+    stream = Stream(limit=2).start("a", "b", "c")
+    stream.calls.stop()
+    assert stream.running() == []
+    assert not stream.host.rows
+    assert not stream.host.watched
     assert stream.heard == []
 
 
 @covers("OTP-48")
 def test_a_call_that_no_process_can_be_started_for_fails_clearly_and_the_others_end() -> None:
     stream = Stream(limit=2).start("a")
-    stream.host.refuse = True
+    Process.refuse = True
     stream.start("b")
+    assert stream.heard == [], "whoever starts a call hears nothing from inside that"
     for action in stream.host.continues:
         action()
-    stream.host.refuse = False
-    stream.result(1)
+    stream.result("a")
     assert [(id, result.outcome) for id, result in stream.heard] == [("b", "unavailable"), ("a", "ok")]
-    assert "no process could be started for tool_b" in text_of(stream.heard[0][1])
+    assert "no process could be started for tool_b: no more processes" in text_of(stream.heard[0][1])
+    assert stream.at_rest()
+
+
+@covers("OTP-48")
+def test_arguments_that_cannot_be_handed_over_are_told_and_the_tool_does_not_run() -> None:
+    stream = Stream(limit=1)
+    spec = ToolSpec(name="odd", description="", parameters={}, module="m", attribute="f")
+    stream.calls.start("a", spec, {"x": object()}, ToolContext(), 1.0)
+    for action in stream.host.continues:
+        action()
+    assert [(id, result.outcome) for id, result in stream.heard] == [("a", "unavailable")]
+    assert "cannot be handed over" in text_of(stream.heard[0][1])
     assert stream.at_rest()
 
 
 @covers("OTP-49")
-def test_messages_that_only_look_like_a_result_are_ignored() -> None:
+def test_what_is_ready_at_another_descriptor_is_none_of_a_calls_result() -> None:
     stream = Stream(limit=2).start("a", "b")
-    stream.calls.take(Worked(worker="conversations.other.call-1", result=text_result("foreign")))
-    stream.calls.take(Worked(worker=stream.worker(99), result=text_result("unknown")))
-    stream.calls.take(("DOWN", stream.worker(1)))
+    b = stream.process("b")
+    stream.ready(b.channel_fd)
+    stream.ready(b.output_fd + 1000)
     assert stream.heard == []
-    stream.result(1).result(1).result(2)
+    stream.result("a")
+    assert [id for id, _ in stream.heard] == ["a"]
+    stream.result("b")
     assert [id for id, _ in stream.heard] == ["a", "b"]
+    assert stream.at_rest()
 
 
 @covers("OTP-50")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
-
-import pytest
 
 from callboard.testing.tool_bench import ToolBench
 from callboard.tools.content import TextBlock, ToolResult
-from callboard.tools.contract import ToolContext, ToolSpec
+from callboard.tools.contract import ToolSpec
 from callboard.tools.loader import specs_of
-from callboard.tools.runner import Request
+from callboard.tools.runner import Setup
 
 TOOLS = """
 from callboard.tools.decorator import tool
@@ -64,32 +60,14 @@ def test_a_module_that_fails_in_the_worker_is_an_error_that_says_so(tmp_path: Pa
             assert _said(result).startswith("the tool late could not be loaded: tool module")
 
 
-def test_a_request_survives_its_way_to_a_new_process() -> None:
-    request = Request(
+def test_a_setup_survives_its_way_to_a_new_process() -> None:
+    setup = Setup(
         name="x",
         module="m",
         attribute="x",
-        arguments={"a": [1, None, "ü"]},
-        context=ToolContext(user="ann", roles=("r",), settings={"k": 1}),
         steps=(("rlimit", ("CORE", 0, 0)), ("memory", (64,)), ("no_sockets", ())),
-        environment={"A": "b"},
+        environment={"A": "ü"},
         cwd=None,
     )
-    assert Request.from_json(request.to_json()) == request
-    assert request.memory_mb == 64
-
-
-def test_arguments_without_a_json_form_cannot_be_handed_over() -> None:
-    request = Request(
-        name="x",
-        module="m",
-        attribute="x",
-        arguments={"a": object()},
-        context=ToolContext(),
-        steps=(),
-        environment={},
-        cwd=None,
-    )
-    with pytest.raises(TypeError):
-        request.to_json()
-    assert json.dumps(asdict(ToolContext()))
+    assert Setup.from_json(setup.to_json()) == setup
+    assert setup.memory_mb == 64
