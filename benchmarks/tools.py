@@ -71,7 +71,7 @@ class _Bench:
         tree.folder = folder
         tree.system = mail.open_system(folder)
         root = tree.system.create(SUPERVISOR)
-        preload = ("tool_actors", "callboard.tools.runner", "callboard.tools.signature:preload")
+        preload = ("tool_actors", "callboard.tools.runner", "asyncio", "callboard.tools.signature:preload")
         flags = SupervisorFlags(intensity=Intensity(100, 1.0), dynamic=True)
         args: dict[str, Any] = {"flags": flags, "preload": preload}
         tree.system.send(

@@ -6,11 +6,10 @@ anything: that is the worker's part. Called by the tool worker, and by ``callboa
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import math
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from callboard.tools.bounds import MAX_DEPTH, is_too_deep, storable
@@ -28,12 +27,13 @@ from callboard.tools.content import (
 from callboard.tools.contract import ToolContext
 from callboard.tools.decorator import Tool
 from callboard.tools.errors import ToolFault
+from callboard.tools.plain_values import NOT_PLAIN, plain_copy
 
 MESSAGE_BYTES = 2048
 OUTCOMES = ("ok", "error", "deadline", "killed", "denied", "unavailable", "unknown", "cancelled")
 PROGRESS_CHARS = 500
-_GROUP_MEMBERS = 5
 _MAX_INT = 2**63 - 1
+_GROUP_MEMBERS = 5
 _MAX_DIGITS = 4300
 
 Report: TypeAlias = Callable[[Progress], None]
@@ -94,12 +94,18 @@ def describe(error: BaseException) -> str:
 
 def _settle(value: Any, report: Report) -> object:
     if inspect.isawaitable(value):
-        return asyncio.run(_await(value))
+        return _run(_await(value))
     if inspect.isasyncgen(value):
-        return asyncio.run(_last_of_async(value, report))
+        return _run(_last_of_async(value, report))
     if inspect.isgenerator(value):
         return _last_of(value, report)
     return value
+
+
+def _run(coroutine: Coroutine[Any, Any, object]) -> object:
+    import asyncio  # half of all that a worker of its own loads, and most tools do not need it
+
+    return asyncio.run(coroutine)
 
 
 async def _await(value: Awaitable[object]) -> object:
@@ -261,9 +267,12 @@ def _plain(text: str) -> str:
 
 
 def _to_json(value: object) -> Any:
-    if value is None or type(value) is bool or (type(value) is int and abs(value) <= _MAX_INT):
-        return value
-    from pydantic_core import PydanticSerializationError, to_json  # 30 ms, and text does not need it
+    copied = plain_copy(value)
+    return _to_json_by_pydantic(value) if copied is NOT_PLAIN else copied
+
+
+def _to_json_by_pydantic(value: object) -> Any:
+    from pydantic_core import PydanticSerializationError, to_json  # 30 ms that most calls do not need
 
     try:
         # By way of text, because only there nan and infinity (no JSON) become strings.
