@@ -74,7 +74,7 @@ class Calls:
             self._prepared.pop(place).stop()
         for spec in needed.start:
             worker = WorkerCall(self._host, self._next_row(), spec, _DEAF)
-            worker.start()
+            worker.start("prepared")
             if worker.is_free:
                 self._prepared.append(worker)
 

@@ -1,7 +1,7 @@
 """A call of an external server's tool, from its caller's side: the server is found, asked, and watched.
 
 The call is made of one life of the server only, and never again: what became of a call whose server was lost is said
-honestly ("unknown"). Called by ``actors/call.py``.
+honestly ("unknown"). How far it is is heard on the way, and moves no deadline. Called by ``actors/call.py``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import functools
 from typing import Any
 
 from callboard.actors.call_worker import Listener
-from callboard.actors.messages import CallTool, CancelCall, Work
+from callboard.actors.messages import AwaitCall, CallTool, CancelCall, Work
 from callboard.actors.names import SERVERS
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Failure
 from callboard.supervisor.timers import Timer
-from callboard.tools.content import ToolResult, error_result
+from callboard.tools.content import Progress, ToolResult, error_result
 
 _SERVER_WAIT_S = 8.0
 _LOOK_AGAIN_S = 0.05
@@ -66,16 +66,33 @@ class ServerCall:
         spec = self._work.spec
         self._server = address
         self._unwatch = self._host.monitor(pid, self._lost)
-        remaining = max(0.05, self._work.deadline_s - (self._host.now() - self._began))
         command = CallTool(
-            tool=spec.remote_name or spec.name, arguments=self._work.arguments, deadline_s=remaining
+            tool=spec.remote_name or spec.name,
+            arguments=self._work.arguments,
+            deadline_s=self._remaining_s(),
+            version=spec.digest if spec.pinned else "",
         )
+        self._ask(command, None)
+
+    def _ask(self, command: CallTool | AwaitCall, request_id: str | None) -> None:
         self._request_id = self._host.ask(
-            address, command, self._answered, deadline_s=remaining + _ANSWER_MARGIN_S, retry_s=1.0
+            self._server,
+            command,
+            self._answered,
+            deadline_s=self._remaining_s() + _ANSWER_MARGIN_S,
+            retry_s=1.0,
+            request_id=request_id,
         )
 
+    def _remaining_s(self) -> float:
+        return max(0.05, self._work.deadline_s - (self._host.now() - self._began))
+
     # ------------------------------------------------------------ how it ends
-    def _answered(self, answer: ToolResult | Failure) -> None:
+    def _answered(self, answer: ToolResult | Progress | Failure) -> None:
+        if isinstance(answer, Progress):
+            self._ask(AwaitCall(), self._request_id)
+            self._listener.progressed(answer)
+            return
         self._request_id = None
         self._settle(error_result(answer.message, "unavailable") if isinstance(answer, Failure) else answer)
 

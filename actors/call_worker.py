@@ -54,6 +54,7 @@ class WorkerCall:
         self._process: WorkProcess | None = None
         self._folder: Path | None = None
         self._fault: ToolResult | None = None
+        self._state = ""
         self._is_done = self._is_ending = False
         self._give_up_at = 0.0
         self._progress: Progress | None = None
@@ -70,8 +71,8 @@ class WorkerCall:
         """True while the worker is free and has loaded its tool."""
         return self.is_free and self._process is not None and self._process.is_ready
 
-    def start(self) -> None:
-        """Start the worker; where that fails, the call is told so."""
+    def start(self, state: str = "running") -> None:
+        """Start the worker, in this state until it has a call; where that fails, the call is told so."""
         process: WorkProcess | None = None
         try:
             self._folder = make_folder()
@@ -83,7 +84,7 @@ class WorkerCall:
             message = f"no process could be started for {self.spec.name}: {fault}"
             self._fault = error_result(message, "unavailable")
         if self._fault is None and process is not None:
-            self._keep(process)
+            self._keep(process, state)
         elif self._folder is not None:
             remove_folder(self._folder)
 
@@ -99,7 +100,8 @@ class WorkerCall:
             self._host.then_continue(self._refuse)
             return
         self._process.hand_over(call, work.deadline_s)
-        self._show("running", self._process)
+        if self._state != "running":
+            self._show("running", self._process)
         self._after(work.deadline_s, self._late)
         self._after(LOOK_EVERY_S, self._look)
 
@@ -121,14 +123,15 @@ class WorkerCall:
             self._leave(process)
 
     # ------------------------------------------------------------ while it runs
-    def _keep(self, process: WorkProcess) -> None:
+    def _keep(self, process: WorkProcess, state: str) -> None:
         self._process = process
         self._host.watch(process.channel_fd, lambda _events: self._heard(process))
         self._host.watch(process.output_fd, lambda _events: self._printed(process))
         self._host.watch(process.pidfd, lambda _events: self._over())
-        self._show("prepared", process)
+        self._show(state, process)
 
     def _show(self, state: str, process: WorkProcess) -> None:
+        self._state = state
         row = Row(
             id=self._row,
             kind="tool_worker",

@@ -35,7 +35,7 @@ class ChildIO:
         self._on_end = on_end
         self._framer = LineFramer()
         self._ended = False
-        self._child = ChildProcess(argv, env=default_environment(env, os.environ), cwd=cwd)
+        self._child = ChildProcess(argv, env=default_environment(env, os.environ), cwd=cwd, hidden=env)
         self.pid = self._child.pid
         host.watch(self._child.stdout_fd, lambda _events: self._readable())
         host.watch(self._child.stderr_fd, lambda _events: self._stderr_readable())

@@ -1,12 +1,14 @@
 """A person's decisions on calls that wait for one, as the client takes them.
 
 Whether a decision can stand is decided by ``actors/toolbox.py``, what follows from it by the turn machine. A decision
-is acknowledged when it is durable, and the same one again is acknowledged again. Used by ``actors/client.py``.
+is acknowledged when it is durable, and the same one again is acknowledged again. What nobody decided in time expires,
+which is a denial: by a timer while the client lives, else as soon as there is one again. Used by ``actors/client.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from callboard.actors.client_log import ConversationLog
 from callboard.actors.client_turns import Turns
@@ -14,8 +16,10 @@ from callboard.actors.events import ApprovalDecided, ApprovalRequested, Event
 from callboard.actors.messages import DecideCall, Registry
 from callboard.actors.registry_view import RegistryView
 from callboard.actors.turn import Decided
+from callboard.actors.turn_approval import expired_after, expires_in_s
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
+from callboard.supervisor.timers import Timer
 
 Append = Callable[[tuple[Event, ...], Callable[[], None]], None]
 
@@ -32,6 +36,10 @@ class ClientApprovals:
         self._turns = turns
         self._append = append
         self._unanswered: dict[str, dict[str, Envelope]] = {}
+        policy = log.toolbox.rules.approval
+        self._expires_s = None if policy is None else policy.expires_s
+        self._expiry: Timer | None = None
+        host.then_continue(lambda: turns.when_taken_up(self._let_expire))
 
     def tell(self, letter: Envelope) -> None:
         """Answer which calls wait, as the log has them."""
@@ -44,13 +52,16 @@ class ClientApprovals:
         )
 
     def durable(self, events: tuple[Event, ...]) -> None:
-        """Acknowledge the decisions among these events."""
+        """Acknowledge the decisions among these events, and set the time for the requests."""
         for event in events:
             if isinstance(event, ApprovalDecided):
                 for letter in self._unanswered.pop(event.call_id, {}).values():
                     self._host.reply(letter, True)
+        if any(isinstance(event, ApprovalRequested) for event in events):
+            self._let_expire()
 
     def _decide(self, letter: Envelope, given: DecideCall, registry: Registry) -> None:
+        self._let_expire()
         asked = self._asked(given.call_id)
         if asked is None:
             self._again(letter, given)
@@ -79,6 +90,29 @@ class ClientApprovals:
         )
         self._turns.feed(decided)
 
+    def _let_expire(self) -> None:
+        """Deny what has waited for too long, and look again when the next one has."""
+        expires_s, now = self._expires_s, datetime.now(UTC)
+        if expires_s is None:
+            return
+        left = [(asked, expires_in_s(asked, expires_s, now)) for asked in self._waiting()]
+        for asked, left_s in left:
+            if left_s <= 0:
+                reason = expired_after(expires_s)
+                self._turns.feed(
+                    Decided(
+                        call_id=asked.call_id,
+                        approved=False,
+                        reason=reason,
+                        digest=asked.digest,
+                        expired=True,
+                    )
+                )
+        if self._expiry is not None:
+            self._expiry.cancel()
+        next_s = min((left_s for _, left_s in left if left_s > 0), default=None)
+        self._expiry = None if next_s is None else self._host.after(next_s, self._let_expire)
+
     def _again(self, letter: Envelope, given: DecideCall) -> None:
         """It does not wait any more: fine, when it was decided just so; the answer may have been lost."""
         if letter.request_id in self._unanswered.get(given.call_id, {}):
@@ -94,6 +128,10 @@ class ClientApprovals:
         meant = (given.approved, given.arguments, given.reason)
         if former is not None and (former.approved, former.arguments, former.reason) == meant:
             self._host.reply(letter, True)
+            return
+        if former is not None and former.expired:
+            message = f"call {given.call_id}: it is too late to decide: it {former.reason}, and was denied"
+            self._host.reply(letter, Failure(kind="expired", message=message))
             return
         told = "it was decided already" if former is not None else "no such call waits for a decision"
         self._host.reply(letter, Failure(kind="not_waiting", message=f"call {given.call_id}: {told}"))

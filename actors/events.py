@@ -16,8 +16,11 @@ from typing import Any, ClassVar
 from callboard.actors.chat_model import Usage
 from callboard.actors.items import FunctionCall
 from callboard.tools.content import (
+    Attachment,
     Block,
     Citation,
+    attachment_from_json,
+    attachment_to_json,
     block_from_json,
     block_to_json,
     citation_from_json,
@@ -156,7 +159,10 @@ class ApprovalRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(Event):
-    """A person decided on the call, once and for all. ``arguments``: what is to run instead of those asked for."""
+    """A person decided on the call, once and for all. ``arguments``: what is to run instead of those asked for.
+
+    ``expired``: nobody did in time, which denies it.
+    """
 
     turn_id: str
     call_id: str
@@ -164,6 +170,7 @@ class ApprovalDecided(Event):
     arguments: Any = None
     by: str = ""
     reason: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +180,19 @@ class ToolApproved(Event):
     tool: str
     version: str
     by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPinned(Event):
+    """From here on this is what the conversation knows of an external tool: a changed one needs a person.
+
+    ``version`` is the digest of the whole definition, the rest is what a model is shown of it.
+    """
+
+    tool: str
+    version: str
+    description: str = ""
+    parameters: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +211,7 @@ class ToolCallFinished(Event):
     """The call's one result. ``duration_s`` is in seconds; ``outcome`` as in ToolResult.
 
     ``decision`` says, of a call that did not run, which rule refused it. No model sees ``output`` (what a local
-    tool printed) and ``full`` (the whole text where ``content`` was cut).
+    tool printed) and ``attachments`` (the whole of what was cut from ``content``).
     """
 
     turn_id: str
@@ -204,7 +224,7 @@ class ToolCallFinished(Event):
     duration_s: float = 0.0
     decision: str = ""
     output: str = ""
-    full: str | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +349,7 @@ _CLASSES: dict[str, type[Event]] = {
         ApprovalRequested,
         ApprovalDecided,
         ToolApproved,
+        ToolPinned,
         ToolCallStarted,
         ToolCallFinished,
         TurnAnswered,
@@ -384,6 +405,8 @@ def _to_json(name: str, value: Any) -> Any:
             return [block_to_json(block) for block in value]
         case "citations", tuple():
             return [citation_to_json(citation) for citation in value]
+        case "attachments", tuple():
+            return [attachment_to_json(attachment) for attachment in value]
         case "calls", tuple():
             return [dataclasses.asdict(call) for call in value]
         case (("usage" | "owner"), value) if value is not None:
@@ -401,6 +424,8 @@ def _from_json(name: str, value: Any) -> Any:
             return tuple(block_from_json(block) for block in value)
         case "citations", list():
             return tuple(citation_from_json(citation) for citation in value)
+        case "attachments", list():
+            return tuple(attachment_from_json(attachment) for attachment in value)
         case "calls", list():
             return tuple(FunctionCall(**call) for call in value)
         case "usage", dict():

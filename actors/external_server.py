@@ -10,9 +10,10 @@ from importlib.metadata import version
 from typing import Any
 
 from callboard.actors.child_io import ChildIO
-from callboard.actors.mcp_content import result_of, specs_of_server
-from callboard.actors.messages import CallTool, CancelCall, ServerReport, ServerState
+from callboard.actors.mcp_content import change_since, result_of, specs_of_server
+from callboard.actors.messages import AwaitCall, CallTool, CancelCall, ServerReport, ServerState
 from callboard.actors.names import CATALOGUE
+from callboard.actors.server_calls import ServerCalls
 from callboard.actors.settings import ServerSettings
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope
@@ -36,6 +37,7 @@ from callboard.transports.mcp_effects import (
     ToolsChanged,
 )
 from callboard.transports.mcp_session import McpSession
+from callboard.transports.redaction import redacted
 
 _REPORT_S = 30.0
 _REPORT_AGAIN_S = 2.0
@@ -56,30 +58,34 @@ class ExternalServerActor(Child):
         self._state: ServerState = "starting" if self.init.restarts == 0 else "restarting"
         self._error = ""
         self._protocol = ""
-        self._calls: dict[str, Envelope] = {}
-        self._waiting: dict[str, Envelope] = {}
+        self._origin: tuple[str, ...] = ()
+        self._calls = ServerCalls(self, self._server.name)
+        self._waiting: set[str] = set()
         self._tick: Timer | None = None
+        self._tick_at: float | None = None
         self.then_continue(lambda: self._open(Era.AUTO))
         self._repeat_report()
 
     def handle(self, envelope: Envelope) -> None:
         """Make a call, or give one up."""
         match envelope.body:
-            case CallTool() if envelope.request_id in self._calls or envelope.request_id in self._waiting:
-                return
-            case CallTool() if self._session is not None and self._session.ready:
-                self._call(envelope)
-            case CallTool():
-                self._waiting[envelope.request_id] = envelope
-                self.after(_READY_WAIT_S, lambda: self._not_ready(envelope.request_id))
+            case CallTool() if self._calls.add(envelope):
+                if self._session is not None and self._session.ready:
+                    self._call(envelope)
+                else:
+                    self._waiting.add(envelope.request_id)
+                    self.after(_READY_WAIT_S, lambda: self._not_ready(envelope.request_id))
+            case AwaitCall():
+                self._calls.ask_on(envelope)
             case CancelCall(request_id):
-                self._waiting.pop(request_id, None)
-                if self._calls.pop(request_id, None) is not None and self._session is not None:
+                self._waiting.discard(request_id)
+                if self._calls.drop(request_id) and self._session is not None:
                     self._perform(self._session.cancel(request_id, self.now()))
 
     def stopping(self) -> bool:
         """End the process in order first."""
-        self._fail_all(error_result("the server is being stopped", "unavailable"))
+        self._calls.answer_all(error_result("the server is being stopped", "unavailable"))
+        self._tell_oddities()
         if self._io is None:
             return True
         self._io.stop(lambda: self.finish("shutdown"))
@@ -112,8 +118,10 @@ class ExternalServerActor(Child):
             self._give_up(why)
 
     def _give_up(self, why: str) -> None:
+        why = self._redacted(why)
         message = f"the server {self._server.name} failed: {why}"
-        self._fail_all(error_result(message, "unavailable"))
+        self._calls.answer_all(error_result(message, "unavailable"))
+        self._tell_oddities()
         self._state = "failed" if not self._specs and self._state == "starting" else "restarting"
         self._error = why
         self._report()
@@ -121,6 +129,9 @@ class ExternalServerActor(Child):
             self._io.close()
             self._io = None
         self.finish(f"crashed: {why}")
+
+    def _redacted(self, text: str) -> str:
+        return redacted(text, self._server.env)
 
     # ------------------------------------------------------------ effects
     def _perform(self, effects: list[Effect]) -> None:
@@ -132,17 +143,19 @@ class ExternalServerActor(Child):
         match effect:
             case Send(data):
                 self._send(data)
-            case Ready(tools=tools, protocol_version=protocol):
+            case Ready(tools=tools, protocol_version=protocol, server_info=info):
                 self._protocol = protocol
+                self._origin = (*self._server.argv, *(str(info.get(key, "")) for key in ("name", "version")))
                 self._now_ready(tools)
             case ToolsChanged(tools):
                 self._now_ready(tools)
             case CallResult(ref=ref, content=content, structured=structured, is_error=is_error):
-                self._finish(str(ref), result_of(content, structured, is_error))
+                self._calls.answer(str(ref), result_of(content, structured, is_error))
             case CallFailed(ref=ref, kind=kind, message=message):
-                self._finish(str(ref), self._failure(kind, message))
+                self._calls.answer(str(ref), self._failure(kind, self._redacted(message)))
             case NeedsRespawn(era, reason):
-                self.log.info("server_respawned", server=self._server.name, era=era.value, reason=reason)
+                why = self._redacted(reason)
+                self.log.info("server_respawned", server=self._server.name, era=era.value, reason=why)
                 if self._io is not None:
                     self._io.close()
                     self._io = None
@@ -150,9 +163,9 @@ class ExternalServerActor(Child):
             case Failed(reason):
                 self._give_up(reason)
             case Note(text):
-                self.log.info("server_note", server=self._server.name, note=text)
-            case Progress():
-                return
+                self.log.info("server_note", server=self._server.name, note=self._redacted(text))
+            case Progress(ref=ref):
+                self._calls.progressed(str(ref), effect)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -162,43 +175,74 @@ class ExternalServerActor(Child):
             self._give_up(str(fault))
 
     def _schedule_tick(self) -> None:
+        """A flood of lines that change nothing leaves the timer alone."""
+        session = self._session
+        at = session.next_deadline() if session is not None else None
+        if at == self._tick_at:
+            return
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
-        at = self._session.next_deadline() if self._session is not None else None
-        if at is not None and self._session is not None:
-            session = self._session
-            self._tick = self.after(at - self.now(), lambda: self._perform(session.tick(self.now())))
+        self._tick_at = at
+        if at is not None:
+            self._tick = self.after(at - self.now(), self._ticked)
+
+    def _ticked(self) -> None:
+        self._tick = self._tick_at = None
+        if self._session is not None:
+            self._perform(self._session.tick(self.now()))
 
     def _now_ready(self, tools: Any) -> None:
         server = self._server
         fit = screened(tools)
         for flag in fit.flags:
             self.log.warning("tool_definition_flagged", server=server.name, flag=flag)
-        self._specs = specs_of_server(
-            server.name, fit.tools, call_deadline_s=server.call_deadline_s, trusted=server.trust_annotations
+        former, self._specs = (
+            self._specs,
+            specs_of_server(
+                server.name,
+                fit.tools,
+                call_deadline_s=server.call_deadline_s,
+                trusted=server.trust_annotations,
+                origin=self._origin,
+            ),
         )
+        self._tell_changes(former)
         self._state, self._error = "ready", ""
         self.log.info("server_ready", server=server.name, protocol=self._protocol, tools=len(self._specs))
         self._report()
-        waiting, self._waiting = self._waiting, {}
-        for envelope in waiting.values():
-            self._call(envelope)
+        waiting, self._waiting = self._waiting, set()
+        for request_id in waiting:
+            envelope = self._calls.envelope(request_id)
+            if envelope is not None:
+                self._call(envelope)
+
+    def _tell_changes(self, former: tuple[ToolSpec, ...]) -> None:
+        known = {spec.name: spec.digest for spec in former}
+        for spec in self._specs:
+            old = known.get(spec.name, spec.digest)
+            if old != spec.digest:
+                self.log.warning(
+                    "tool_changed", server=self._server.name, tool=spec.name, old=old, new=spec.digest
+                )
+
+    def _tell_oddities(self) -> None:
+        """What a session only counts is said at its end."""
+        if self._session is not None and self._session.counts:
+            self.log.info("server_oddities", server=self._server.name, **self._session.counts)
 
     # ------------------------------------------------------------ calls
     def _call(self, envelope: Envelope) -> None:
         assert self._session is not None
-        self._calls[envelope.request_id] = envelope
         call: CallTool = envelope.body
+        change = change_since(self._specs, call.tool, call.version)
+        if change is not None:
+            self._calls.answer(envelope.request_id, error_result(change, "denied"))
+            return
         effects = self._session.call_tool(
-            envelope.request_id, call.tool, call.arguments, self.now(), call.deadline_s
+            envelope.request_id, call.tool, call.arguments, self.now(), call.deadline_s, progress=True
         )
         self._perform(effects)
-
-    def _finish(self, request_id: str, result: ToolResult) -> None:
-        envelope = self._calls.pop(request_id, None)
-        if envelope is not None:
-            self.reply(envelope, result)
 
     def _failure(self, kind: str, message: str) -> ToolResult:
         outcome = {"deadline": "deadline", "closed": "unknown", "unavailable": "unavailable"}.get(
@@ -210,16 +254,10 @@ class ExternalServerActor(Child):
         return error_result(text, outcome)
 
     def _not_ready(self, request_id: str) -> None:
-        envelope = self._waiting.pop(request_id, None)
-        if envelope is not None:
+        if request_id in self._waiting:
+            self._waiting.discard(request_id)
             message = f"the server {self._server.name} is not ready; the call was not made"
-            self.reply(envelope, error_result(message, "unavailable"))
-
-    def _fail_all(self, result: ToolResult) -> None:
-        for envelope in (*self._calls.values(), *self._waiting.values()):
-            self.reply(envelope, result)
-        self._calls.clear()
-        self._waiting.clear()
+            self._calls.answer(request_id, error_result(message, "unavailable"))
 
     # ------------------------------------------------------------ reports
     def _report(self) -> None:

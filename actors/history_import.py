@@ -21,6 +21,7 @@ from callboard.actors.events import (
     ToolApproved,
     ToolCallFinished,
     ToolCallStarted,
+    ToolPinned,
     TurnFailed,
     TurnStarted,
 )
@@ -134,6 +135,8 @@ class _Mending:
             self._start(event)
         elif isinstance(event, ToolApproved):
             self.note(f"the standing approval of {_shown(event.tool)} was left out")
+        elif isinstance(event, ToolPinned):
+            self.note(f"the pinned definition of {_shown(event.tool)} was left out")
         elif self._reopen and isinstance(event, ConversationClosed):
             self.note("the closing of the conversation was left out")
         elif turn_id is None:

@@ -15,18 +15,31 @@ from callboard.tools.content import (
     Block,
     ImageBlock,
     JsonBlock,
+    Progress,
     ResourceBlock,
     TextBlock,
     ToolResult,
 )
 from callboard.tools.contract import Annotations, ToolSpec
+from callboard.tools.definitions import cleaned
 from callboard.tools.names import expose
+from callboard.transports import mcp_effects
+
+_MAX_PROGRESS_CHARS = 200
 
 
 def specs_of_server(
-    server: str, tools: Sequence[Mapping[str, Any]], *, call_deadline_s: float, trusted: bool
+    server: str,
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    call_deadline_s: float,
+    trusted: bool,
+    origin: Sequence[str] = (),
 ) -> tuple[ToolSpec, ...]:
-    """Make the specs of a server's tools, which have been screened, under the names that the model sees."""
+    """Make the specs of a server's tools, which have been screened, under the names that the model sees.
+
+    ``origin`` says what program they are of (its command, its version): of another one, they are other tools.
+    """
     names = expose((server, str(tool["name"])) for tool in tools)
     return tuple(
         ToolSpec(
@@ -35,7 +48,7 @@ def specs_of_server(
             parameters=dict(tool["inputSchema"]),
             annotations=_annotations(tool.get("annotations")),
             deadline_s=call_deadline_s,
-            digest=_digest(tool),
+            digest=_digest(tool, origin),
             server=server,
             remote_name=str(tool["name"]),
             trusted=trusted,
@@ -44,12 +57,29 @@ def specs_of_server(
     )
 
 
+def change_since(specs: Sequence[ToolSpec], tool: str, version: str) -> str | None:
+    """Say why a call that was decided on for this ``version`` of the server's ``tool`` is not made now; None: it is."""
+    present = next((spec.digest for spec in specs if spec.remote_name == tool), "")
+    if version in ("", present):
+        return None
+    return f"tool_changed: the server changed {tool} since the call was decided on; it was not made"
+
+
 def result_of(content: Sequence[Mapping[str, Any]], structured: Any, is_error: bool) -> ToolResult:
     """Make our result of a server's; structured content stands in where there is no other."""
     blocks = tuple(_block(item) for item in content)
     if not blocks and structured is not None:
         blocks = (JsonBlock(structured),)
     return ToolResult(content=blocks, is_error=is_error, outcome="error" if is_error else "ok")
+
+
+def progress_of(told: mcp_effects.Progress) -> Progress:
+    """Make our progress of a server's: its message, or how much of how much; a fraction where it gives a total."""
+    total = told.total if told.total is not None and told.total > 0 else None
+    count = f"{told.progress:g}" if total is None else f"{told.progress:g}/{total:g}"
+    text = cleaned(told.message[: 4 * _MAX_PROGRESS_CHARS], _MAX_PROGRESS_CHARS) if told.message else ""
+    fraction = None if total is None else min(1.0, max(0.0, told.progress / total))
+    return Progress(text or count, fraction)
 
 
 def _block(item: Mapping[str, Any]) -> Block:
@@ -83,6 +113,6 @@ def _annotations(hints: Any) -> Annotations:
     )
 
 
-def _digest(tool: Mapping[str, Any]) -> str:
-    canonical = json.dumps(tool, sort_keys=True, separators=(",", ":"), default=str)
+def _digest(tool: Mapping[str, Any], origin: Sequence[str]) -> str:
+    canonical = json.dumps([tool, list(origin)], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()

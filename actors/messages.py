@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 from callboard.actors.chat_model import ModelReply
 from callboard.actors.context_window import ContextPolicy, LeftOut
-from callboard.actors.events import ConversationOpened, Event
+from callboard.actors.events import ApprovalRequested, ConversationOpened, Event, Owner
 from callboard.actors.items import Item
 from callboard.actors.limits_core import EndpointState, Outcome
 from callboard.storage.journal_terms import Summary
 from callboard.tools.content import ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
+from callboard.tools.decision_layers import Layer
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "parked", "failed"]
 Mark: TypeAlias = tuple[int, int]
@@ -192,7 +193,8 @@ class ToolState:
 class DecideCall:
     """A person decides on a call that waits. ``arguments``: what is to run instead; ``scope``: this call or all of it.
 
-    Answer: True once the decision is durable, or a Failure (``not_waiting``, ``bad_arguments``, ``tool_changed``).
+    Answer: True once the decision is durable, or a Failure (``not_waiting``, ``bad_arguments``, ``tool_changed``,
+    ``expired``).
     Again, under one request id: harmless.
     """
 
@@ -260,6 +262,25 @@ class AppendEvents:
     team: str
     epoch: int
     events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPieces:
+    """Keep contents beside the owner's log, each under its SHA-256. Again: harmless. Answer: True or a Failure."""
+
+    conversation_id: str
+    team: str
+    epoch: int
+    pieces: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPiece:
+    """A content that is kept beside a log. Answer: the bytes, or a Failure (``not_found``)."""
+
+    conversation_id: str
+    team: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,11 +519,21 @@ class TakeProbe:
 # ------------------------------------------------------------------ calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTool:
-    """To an external server: call a tool. Sent to one life of the server only, never to its successor."""
+    """To an external server: call a tool. Sent to one life of the server only, never to its successor. Again: harmless.
+
+    ``version``: the digest of the tool that was decided on, another one is not called; empty: whichever it is.
+    Answer: a ToolResult; or before that Progress, after each of which AwaitCall asks on under the same request id.
+    """
 
     tool: str
     arguments: Mapping[str, Any]
     deadline_s: float
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitCall:
+    """To an external server: the call of this request id is waited for still. Again: harmless. Answer: CallTool's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,37 +554,59 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
-    """Notice from a worker (by its id): its call's result."""
-
-    worker: str
-    result: ToolResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progressed:
-    """Notice from a worker (by its id): how far its call is. ``fraction`` is from 0 to 1, or None."""
-
-    worker: str
-    text: str
-    fraction: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTool:
-    """To the caller: run one tool for a person, outside any conversation. Again: the same answer.
+    """To the caller: run one tool for a person, as a new conversation of the template would. Again: the same answer.
 
-    ``arguments`` is JSON text. Answer: ToolRan, or a Failure (``no_such_tool``).
+    ``caller_pid`` is the life of the caller that is meant: its successor runs nothing again. ``arguments`` is JSON.
+    ``enable``: the tool is enabled first, as a person may do in a conversation. ``owner``: with that process the call
+    ends, too. ``approval`` is the digest of the ApprovalRequested that a person approved of, ``edited`` what is to run
+    instead of what was asked for then.
+    Answers: ToolRuns when it runs and at each repetition, ``Progress`` on the way, and ToolRan, CallWaits or a
+    Failure (``no_such_template``, ``lost``) at last.
     """
 
+    call_id: str
     tool: str
     arguments: str
+    caller_pid: int
+    template: str = "default"
+    enable: bool = False
     deadline_s: float | None = None
+    owner: Owner | None = None
+    approval: str = ""
+    edited: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopTool:
+    """To the caller: end this call by force, nobody wants its result. Again: harmless. Answer: True."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRuns:
+    """A call that a RunTool asked for was let through, and runs."""
+
+    decision: str
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallWaits:
+    """A call that a RunTool asked for needs a person. It is over for the caller; approved of, it is asked for anew."""
+
+    asked: ApprovalRequested
+    layers: tuple[Layer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRan:
-    """What came of a RunTool; ``duration_s`` is in seconds, 0 where the call was refused."""
+    """What came of a RunTool; ``duration_s`` is in seconds, 0 where the call was refused. ``decision`` is as the log of
+    a conversation has it, ``layers`` says it layer by layer.
+    """
 
     result: ToolResult
     duration_s: float
+    decision: str
+    layers: tuple[Layer, ...]

@@ -1,6 +1,6 @@
 """Which tools a conversation may use, and the one decision on each of its calls. Pure.
 
-The client folds the log into it (template's patterns, what was toggled, what was approved) and asks it when the model
+The client folds the log into it (template's patterns, what was toggled, approved and pinned) and asks it when the model
 asked, and once more when a call starts. What the layers are, and their order, is in ``tools/decision.py``.
 """
 
@@ -20,12 +20,13 @@ from callboard.actors.events import (
     ToolConfigured,
     ToolDisabled,
     ToolEnabled,
+    ToolPinned,
 )
 from callboard.actors.items import FunctionCall
 from callboard.actors.messages import DecideCall, Registry, ToolState
 from callboard.actors.turn_approval import approval_digest
 from callboard.actors.turn_effects import StartCall
-from callboard.actors.turn_inputs import Verdicts
+from callboard.actors.turn_inputs import ToolVersion, Verdicts
 from callboard.supervisor.envelope import Failure, Principal
 from callboard.tools.approval import Need
 from callboard.tools.arguments import ArgumentFault, check_arguments, parse_arguments, with_defaults
@@ -39,6 +40,7 @@ from callboard.tools.decision import (
     Refused,
     Rules,
     Situation,
+    changed,
     decide,
     listing,
     match_patterns,
@@ -46,6 +48,7 @@ from callboard.tools.decision import (
     usable,
     visible,
 )
+from callboard.tools.pins import Pin, as_pinned
 
 _CHANGED = "the tool has changed since this call was approved; it was not run"
 
@@ -66,6 +69,7 @@ class Toolbox:
     settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     approved: set[tuple[str, str]] = field(default_factory=set)
     deciders: dict[str, str] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
         """Take one event of the log into account."""
@@ -81,6 +85,9 @@ class Toolbox:
                 self.settings[tool] = settings or {}
             case ToolApproved(tool=tool, version=version):
                 self.approved.add((tool, version))
+            case ToolPinned(tool=tool, version=version):
+                shown = event.parameters if isinstance(event.parameters, Mapping) else {}
+                self.pins[tool] = Pin(version=version, description=event.description, parameters=shown)
             case ApprovalDecided(call_id=call_id, approved=True, by=by):
                 self.deciders[call_id] = by
             case _ if event.terminal:
@@ -103,8 +110,12 @@ class Toolbox:
         return frozenset(name for name in known if self.switched.get(name, name in matched))
 
     def offered(self, registry: Registry) -> tuple[ToolSpec, ...]:
-        """Give the specs that the model is shown, by name: those of which some call could start now."""
-        return tuple(registry.tools[name] for name in usable(self._situation(registry)))
+        """Give the specs that the model is shown, by name: those of which some call could start now.
+
+        Of a tool that changed, it is shown what the conversation knew, until a person approves of the change.
+        """
+        here = self._situation(registry)
+        return tuple(self._shown(here, name) for name in usable(here))
 
     def states(self, registry: Registry) -> tuple[ToolState, ...]:
         """List every tool that exists for this principal, with its state here and why it cannot be used."""
@@ -139,7 +150,9 @@ class Toolbox:
                 case Allowed(reason=reason):
                     decisions[call.call_id] = reason
         versions = {
-            call.tool: registry.tools[call.tool].digest for call in calls if call.tool in registry.tools
+            call.tool: self._version(registry.tools[call.tool])
+            for call in calls
+            if call.tool in registry.tools
         }
         return Verdicts(refusals=refusals, approvals=approvals, decisions=decisions, tool_versions=versions)
 
@@ -157,10 +170,13 @@ class Toolbox:
         match decision:
             case ArgumentFault(message):
                 return Refused(RefusalKind.NOT_APPROVED, message, message)
+            case NeedsApproval(changed=True):
+                told = f"the tool {name!r} is not run: {changed(name, here)}"
+                return Refused(RefusalKind.CHANGED, told, told)
             case NeedsApproval(reason=reason):
                 told = f"the call of {name!r} needs a person's approval, which it does not have: {reason}"
                 return Refused(RefusalKind.NOT_APPROVED, told, told)
-            case Allowed(spec=allowed, reason=reason) if self._need(allowed) is not None:
+            case Allowed(spec=allowed, reason=reason) if self._is_bound(allowed):
                 return Allowed(replace(allowed, pinned=True), reason)
         return decision
 
@@ -169,7 +185,8 @@ class Toolbox:
     ) -> ToolApproved | Failure | None:
         """Check a person's decision: a Failure when it cannot stand, else what it means beyond this call, if anything.
 
-        Edited arguments must fit the tool's schema and be permitted like any others.
+        Edited arguments must fit the tool's schema and be permitted like any others. Those that the model gave for what
+        a changed tool was need not: the person approves of the change, and the model may ask anew.
         """
         if not given.approved:
             return None
@@ -180,10 +197,12 @@ class Toolbox:
             message = f"{asked.tool} has changed since the call was asked for: deny it, and it may be asked for anew"
             return Failure(kind="tool_changed", message=message)
         arguments = asked.arguments if given.arguments is None else given.arguments
-        decision = _decided(asked.tool, self._situation(registry), arguments, approved_by="")
-        if isinstance(decision, ArgumentFault | Refused):
+        here = self._situation(registry)
+        decision = _decided(asked.tool, here, arguments, approved_by="")
+        is_new_schema = given.arguments is None and changed(asked.tool, here) is not None
+        if isinstance(decision, Refused) or (isinstance(decision, ArgumentFault) and not is_new_schema):
             return Failure(kind="bad_arguments", message=decision.message)
-        need = self._need(decision.spec)
+        need = self._need(registry.tools[asked.tool])
         if given.scope == "conversation" or (need is not None and need.first_use):
             return ToolApproved(tool=asked.tool, version=version, by=self.principal.user)
         return None
@@ -191,14 +210,38 @@ class Toolbox:
     def _need(self, spec: ToolSpec) -> Need | None:
         return None if self.rules.approval is None else self.rules.approval.need(spec)
 
+    def _is_bound(self, spec: ToolSpec) -> bool:
+        """True where the version that was decided on, and no other, may run."""
+        return self._need(spec) is not None or self._is_pinned(spec)
+
+    def _is_pinned(self, spec: ToolSpec) -> bool:
+        return self.rules.approval is not None and self.rules.approval.pins(spec)
+
+    def _version(self, spec: ToolSpec) -> ToolVersion:
+        known = self.pins.get(spec.name)
+        if not self._is_pinned(spec) or (known is not None and known.version == spec.digest):
+            return ToolVersion(spec.digest)
+        pin = ToolPinned(
+            tool=spec.name,
+            version=spec.digest,
+            description=spec.description,
+            parameters=dict(spec.parameters),
+        )
+        return ToolVersion(spec.digest, pin)
+
+    def _shown(self, here: Situation, name: str) -> ToolSpec:
+        spec = here.registry[name]
+        return spec if changed(name, here) is None else as_pinned(spec, self.pins[name])
+
     def _judged(self, here: Situation, call: FunctionCall) -> Decision | ArgumentFault:
         decision = decide(call.tool, here)
         if isinstance(decision, Refused):
             return decision
-        parsed = parse_arguments(call.arguments, decision.spec.parameters)
+        schema = self._shown(here, call.tool).parameters
+        parsed = parse_arguments(call.arguments, schema)
         if isinstance(parsed, ArgumentFault):
             return parsed
-        return decide(call.tool, here, with_defaults(parsed, decision.spec.parameters))
+        return decide(call.tool, here, with_defaults(parsed, schema))
 
     def _situation(self, registry: Registry) -> Situation:
         return Situation(
@@ -210,6 +253,7 @@ class Toolbox:
             template=self.template,
             switches=registry.switches,
             approved=frozenset(self.approved),
+            pins=self.pins,
         )
 
 
@@ -233,7 +277,7 @@ def _states(here: Situation) -> tuple[ToolState, ...]:
 
 def _decided(name: str, here: Situation, arguments: Any, approved_by: str | None) -> Decision | ArgumentFault:
     decision = decide(name, here, approved_by=approved_by)
-    if isinstance(decision, Refused):
+    if isinstance(decision, Refused) or (isinstance(decision, NeedsApproval) and decision.changed):
         return decision
     schema = decision.spec.parameters
     fault = check_arguments(arguments, schema)

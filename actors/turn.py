@@ -231,7 +231,7 @@ class Turn:
         self._calls = TurnCalls(self._record, self._limits, self._principal, lost_calls(given))
         self._clock = TurnClock(deadline_s, self._limits.step_deadline_s, given.elapsed_s)
         if stays_suspended(given):
-            self._calls.wait_again(calls_left(given))
+            self._calls.wait_again(calls_left(given), given.tool_versions)
             self._phase = Phase.SUSPENDED
             return [Suspended()]
         if unfinished.suspended:

@@ -1,12 +1,15 @@
-"""What a person's approval is bound to (FEATURES T8; DESIGN, decision 6). Pure."""
+"""What a person's approval is bound to, and until when one can be given (FEATURES T8; DESIGN, decision 6). Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime
 
 from callboard.actors.asked_calls import parse_arguments
+from callboard.actors.events import ApprovalRequested
 from callboard.actors.items import FunctionCall
+from callboard.actors.turn_facts import instant_of
 from callboard.supervisor.envelope import Principal
 
 
@@ -28,3 +31,24 @@ def approval_digest(call: FunctionCall, *, tool_version: str, principal: Princip
     }
     canonical = json.dumps(bound, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def expires_in_s(asked: ApprovalRequested, expires_s: float, now: datetime) -> float:
+    """Give the seconds in which a waiting call may still be decided on, at ``now`` (UTC); 0 or less: it has expired.
+
+    A request whose instant is not known was asked just now.
+    """
+    at = instant_of(asked.at)
+    return expires_s if at is None else expires_s - (now - at).total_seconds()
+
+
+def expired_after(expires_s: float) -> str:
+    """Say it, for the log, the model and whoever answers too late."""
+    return f"expired unanswered after {_duration(expires_s)}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s"

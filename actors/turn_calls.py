@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from callboard.actors.asked_calls import parse_arguments
-from callboard.actors.events import ApprovalDecided, ApprovalRequested
+from callboard.actors.events import ApprovalDecided, ApprovalRequested, ToolPinned
 from callboard.actors.items import FunctionCall
 from callboard.actors.turn_approval import approval_digest
 from callboard.actors.turn_effects import KillCall, StartCall
-from callboard.actors.turn_inputs import CallFinished, Decided, Verdicts
+from callboard.actors.turn_inputs import CallFinished, Decided, ToolVersion, Verdicts
 from callboard.actors.turn_limits import TurnLimits
 from callboard.actors.turn_record import TurnRecord
 from callboard.actors.turn_words import NOT_RUN, OUTCOME_UNKNOWN, denied
@@ -31,6 +31,7 @@ class _Waiting:
     call: FunctionCall
     request: ApprovalRequested
     decision: str
+    version: ToolVersion
 
 
 class TurnCalls:
@@ -50,6 +51,7 @@ class TurnCalls:
         self._planned: dict[str, tuple[int, StartCall]] = {}
         self._running: dict[str, StartCall] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._pinned: dict[str, ToolPinned] = {}
 
     @property
     def are_under_way(self) -> bool:
@@ -92,20 +94,25 @@ class TurnCalls:
         request, decided = facts.requests.get(call.call_id), facts.decisions.get(call.call_id)
         reason = verdicts.approvals.get(call.call_id)
         decision = verdicts.decisions.get(call.call_id, "")
+        version = verdicts.tool_versions.get(call.tool, ToolVersion())
         if request is None and reason is not None:
-            version = verdicts.tool_versions.get(call.tool, "")
-            digest = approval_digest(call, tool_version=version, principal=self._principal)
-            request = self._record.requested(call, arguments, digest, reason)
+            request = self._record.requested(call, arguments, self._digest(call, version), reason)
         if request is None:
-            self._plan(StartCall(call=call, arguments=dict(arguments)), token, decision)
+            self._plan(StartCall(call=call, arguments=dict(arguments)), token, decision, version.pin)
         elif decided is None:
-            self._waiting[call.call_id] = _Waiting(call, request, decision)
+            self._waiting[call.call_id] = _Waiting(call, request, decision, version)
         else:
-            self._follow(_Waiting(call, request, decision), decided, token)
+            self._follow(_Waiting(call, request, decision, version), decided, token)
 
-    def _plan(self, start: StartCall, token: int, decision: str) -> None:
+    def _plan(self, start: StartCall, token: int, decision: str, pin: ToolPinned | None) -> None:
         self._planned[start.call.call_id] = (token, start)
+        if pin is not None and pin != self._pinned.get(pin.tool):
+            self._pinned[pin.tool] = pin
+            self._record.note(pin)
         self._record.begun(start, decision)
+
+    def _digest(self, call: FunctionCall, version: ToolVersion) -> str:
+        return approval_digest(call, tool_version=version.digest, principal=self._principal)
 
     def _follow(self, waiting: _Waiting, decided: ApprovalDecided, token: int) -> None:
         if not decided.approved:
@@ -115,13 +122,15 @@ class TurnCalls:
         edited = decided.arguments
         arguments = edited if isinstance(edited, dict) else parse_arguments(waiting.call.arguments) or {}
         start = StartCall(call=waiting.call, arguments=arguments, approval=waiting.request.digest)
-        self._plan(start, token, waiting.decision)
+        is_as_asked = self._digest(waiting.call, waiting.version) == waiting.request.digest
+        self._plan(start, token, waiting.decision, waiting.version.pin if is_as_asked else None)
 
-    def wait_again(self, calls: Sequence[FunctionCall]) -> None:
+    def wait_again(self, calls: Sequence[FunctionCall], versions: Mapping[str, ToolVersion]) -> None:
         """Wait for the decisions that a former process was waiting for; nothing of it is new to the log."""
         for call in calls:
             request = self._record.facts.requests[call.call_id]
-            self._waiting[call.call_id] = _Waiting(call, request, "")
+            version = versions.get(call.tool, ToolVersion())
+            self._waiting[call.call_id] = _Waiting(call, request, "", version)
 
     def expects(self, given: Decided) -> bool:
         """True when this decision is the first on a call that waits, and on what the person saw of it."""

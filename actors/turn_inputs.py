@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callboard.actors.chat_model import ModelReply
+from callboard.actors.events import ToolPinned
 from callboard.actors.turn_facts import UnfinishedTurn
 from callboard.tools.content import ToolResult
 
@@ -18,19 +19,26 @@ if TYPE_CHECKING:
     from callboard.actors.context_window import LeftOut
 
 
+@dataclass(frozen=True, slots=True)
+class ToolVersion:
+    """A tool as it is now: an approval is bound to its ``digest``; ``pin`` is to be in the log before it runs."""
+
+    digest: str = ""
+    pin: ToolPinned | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
     """What the shell found about the calls at hand, each by call id.
 
     ``refusals``: the result of a call that may not run. ``approvals``: why a person must be asked first.
-    ``decisions``: the resolved decision in words, for the log. ``tool_versions`` is by tool name: the version's
-    digest, to which an approval is bound.
+    ``decisions``: the resolved decision in words, for the log. ``tool_versions`` is by tool name.
     """
 
     refusals: Mapping[str, ToolResult] = field(default_factory=dict)
     approvals: Mapping[str, str] = field(default_factory=dict)
     decisions: Mapping[str, str] = field(default_factory=dict)
-    tool_versions: Mapping[str, str] = field(default_factory=dict)
+    tool_versions: Mapping[str, ToolVersion] = field(default_factory=dict)
 
     def renamed(self, ids: Mapping[str, str]) -> Verdicts:
         """Give the verdicts by the ids that the calls have now; ``ids`` leads from those to the ones before."""
@@ -107,7 +115,7 @@ class Decided:
     """A person decided on a call that waits; once per call, a second decision is ignored.
 
     ``arguments`` are run instead of those asked for. ``digest``, where given, is that of the request which the
-    person saw; a decision on another one is ignored.
+    person saw; a decision on another one is ignored. ``expired``: nobody decided in time, so it is denied.
     """
 
     call_id: str
@@ -116,6 +124,7 @@ class Decided:
     by: str = ""
     reason: str = ""
     digest: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

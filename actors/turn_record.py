@@ -132,6 +132,7 @@ class TurnRecord:
             arguments=None if given.arguments is None else dict(given.arguments),
             by=given.by,
             reason=given.reason,
+            expired=given.expired,
         )
         self.note(decided)
         return decided
@@ -163,6 +164,6 @@ class TurnRecord:
             duration_s=duration_s,
             decision=decision,
             output=result.output,
-            full=result.full,
+            attachments=result.attachments,
         )
         self.note(finished)

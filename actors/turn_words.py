@@ -28,7 +28,9 @@ def repeat_note(tools: Sequence[str]) -> str:
 
 
 def denied(decided: ApprovalDecided) -> ToolResult:
-    """Give the result of a call that a person did not want."""
+    """Give the result of a call that a person did not want, or on which nobody decided in time."""
+    if decided.expired:
+        return error_result(f"not run: this call needed a person's approval and {decided.reason}", "denied")
     who = decided.by or "the user"
     why = f": {decided.reason.strip()}" if decided.reason.strip() else ""
     return error_result(f"not run: {who} denied this call{why}", "denied")

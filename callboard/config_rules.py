@@ -113,10 +113,14 @@ FeaturesConfig = Annotated[dict[str, FlagConfig], BeforeValidator(_as_tables)]
 
 
 class ApprovalConfig(Table):
-    """Which tools ask a person at each call (``always``) or never; ``always`` wins."""
+    """Which tools ask a person at each call (``always``) or never; ``always`` wins.
+
+    A call that nobody decided on for ``expires_s`` seconds is denied; 0: it waits for ever.
+    """
 
     always: Patterns = ()
     never: Patterns = ()
+    expires_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
 
 
 def rules_of(
@@ -139,6 +143,7 @@ def rules_of(
             always=approval.always,
             never=approval.never,
             servers={name: server.trust for name, server in servers.items()},
+            expires_s=approval.expires_s or None,
         ),
         templates={name: template.allowed_tools for name, template in templates.items()},
         teams={name: server.teams for name, server in servers.items()},

@@ -123,6 +123,8 @@ def _result(event: ToolCallFinished) -> Iterator[str]:
     how = f"Error ({_code(event.outcome)})" if event.is_error else "Result"
     yield f"{how} of {_code(event.tool)}, after {seconds_text(event.duration_s)}:"
     yield from (_block(block) for block in event.content)
+    for attachment in event.attachments:
+        yield f"*Attachment {_code(attachment.digest)}: {_code(attachment.mime_type)}, {attachment.size} bytes.*"
     yield _sources(event.citations)
 
 
@@ -130,6 +132,8 @@ def _remark(event: Event) -> str:
     match event:
         case ApprovalRequested():
             return f"*A person was asked about {_code(event.tool)}: {_code(event.reason)}*"
+        case ApprovalDecided(expired=True):
+            return f"*The call {_code(event.reason)}, and was denied.*"
         case ApprovalDecided():
             how = "approved" if event.approved else "denied"
             why = f": {_code(event.reason)}" if event.reason else ""

@@ -30,11 +30,13 @@ class ApprovalPolicy:
 
     A local tool asks when it says destructive. An external one does as its server is trusted: ``ask`` (the default)
     at the first use of each tool, ``annotations`` when it says destructive (or says nothing), ``allow`` never.
+    A call that waits for a person longer than ``expires_s`` seconds is denied; None: it waits for ever.
     """
 
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     servers: Mapping[str, Trust] = field(default_factory=dict)
+    expires_s: float | None = 86_400.0
 
     def need(self, spec: ToolSpec) -> Need | None:
         """Say whether a call of this tool needs a person, and why; None when it does not."""
@@ -52,3 +54,10 @@ class ApprovalPolicy:
             case "annotations":
                 return None
         return Need(f"it is the first use of a tool of the server {spec.server}", first_use=True)
+
+    def pins(self, spec: ToolSpec) -> bool:
+        """Say whether a change of the tool needs a person: an external one that is not trusted whatever it is."""
+        if spec.server is None or self.servers.get(spec.server, "ask") == "allow":
+            return False
+        named = [any(fnmatchcase(spec.name, one) for one in many) for many in (self.always, self.never)]
+        return named[0] or not named[1]

@@ -1,8 +1,8 @@
 """The one decision per call: may this tool run now, and if not, why (FEATURES T4, T5, T7).
 
 Pure. The layers are asked in one order, and the first that objects gives the reason: registered, feature flag,
-permitted, in the template, enabled here, available, approved. Nothing is changed here. Called by the client when the
-model asks and once more when the call starts, and for lists of tools. Its messages are what the model reads.
+permitted, in the template, enabled here, available, unchanged, approved. Nothing is changed here. Called by the client
+when the model asks and once more when the call starts, and for lists of tools. Its messages are what the model reads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from callboard.tools.approval import ApprovalPolicy
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.features import Features, Switches
 from callboard.tools.permissions import Permissions, Principal
+from callboard.tools.pins import Pin, change_of
 
 _NAMES_SHOWN = 40
 
@@ -31,6 +32,7 @@ class RefusalKind(StrEnum):
     NOT_IN_TEMPLATE = "not_in_template"
     NOT_ENABLED = "not_enabled"
     UNAVAILABLE = "unavailable"
+    CHANGED = "tool_changed"
     NOT_APPROVED = "not_approved"
 
 
@@ -63,7 +65,8 @@ class Situation:
     """What is so at the moment of a decision.
 
     ``unavailable`` gives the reason for each tool that cannot run now, ``switches`` the feature flags as switched
-    since the start, ``approved`` the (tool, version digest) pairs that were approved for this whole conversation.
+    since the start, ``approved`` the (tool, version digest) pairs that were approved for this whole conversation,
+    ``pins`` the definitions of external tools that the conversation goes by.
     The defaults are those of a caller who brings his own tools: no rules, nobody is asked.
     """
 
@@ -75,6 +78,7 @@ class Situation:
     template: str = ""
     switches: Switches = field(default_factory=dict)
     approved: frozenset[tuple[str, str]] = frozenset()
+    pins: Mapping[str, Pin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,14 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """The call may start when a person approves of it; ``reason`` is what the person is told."""
+    """The call may start when a person approves of it; ``reason`` is what the person is told.
+
+    ``changed``: because the tool is not what the conversation knew.
+    """
 
     spec: ToolSpec
     reason: str
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +147,27 @@ def decide(
     permission = situation.rules.permissions.of(name, situation.principal, arguments)
     policy = situation.rules.approval
     need = None if policy is None else policy.need(spec)
-    if need is None:
+    change = changed(name, situation)
+    asked = (
+        f"{RefusalKind.CHANGED}: {change}" if change is not None else need.reason if need is not None else ""
+    )
+    if not asked:
         return Allowed(spec, f"permitted ({permission.reason})")
     if approved_by is not None:
         return Allowed(spec, f"permitted ({permission.reason}); approved by {approved_by or 'a person'}")
     if (name, spec.digest) in situation.approved:
         return Allowed(spec, f"permitted ({permission.reason}); approved for this conversation")
-    return NeedsApproval(spec, need.reason)
+    return NeedsApproval(spec, asked, changed=change is not None)
+
+
+def changed(name: str, situation: Situation) -> str | None:
+    """Say how a tool differs from what the conversation knew; None where it does not, or a person approved of it."""
+    spec, pin, policy = situation.registry.get(name), situation.pins.get(name), situation.rules.approval
+    if spec is None or pin is None or policy is None or not policy.pins(spec):
+        return None
+    if pin.version == spec.digest or (name, spec.digest) in situation.approved:
+        return None
+    return change_of(pin, spec)
 
 
 def objection(name: str, situation: Situation) -> str | None:
@@ -218,6 +240,9 @@ def _state(name: str, spec: ToolSpec | None, situation: Situation) -> ToolState:
     why_not = (objection(name, situation) if spec else None) or situation.unavailable.get(name)
     if why_not is not None:
         return ToolState(name, description, Standing.DISABLED, why_not, is_enabled)
+    if is_enabled and (change := changed(name, situation)) is not None:
+        told = f"{RefusalKind.CHANGED}: {change}; a person is asked before it runs"
+        return ToolState(name, description, Standing.DISABLED, told, True)
     if is_enabled:
         return ToolState(name, description, Standing.ENABLED, "", True)
     return ToolState(name, description, Standing.AVAILABLE, "not enabled in this conversation", False)

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import IO
 
 from callboard.transports.errors import ChildClosed, CommandNotFound, OutboxFull, SpawnFailed
+from callboard.transports.redaction import redacted
 
 CHUNK_BYTES = 256 * 1024
 OUTBOX_BYTES = 64 * 1024 * 1024
@@ -117,6 +118,7 @@ class ChildProcess:
         cwd: str | None = None,
         outbox_bytes: int = OUTBOX_BYTES,
         stderr_tail_bytes: int = STDERR_TAIL_BYTES,
+        hidden: Mapping[str, str] | None = None,
     ) -> None:
         self._process = _spawn(argv, env, cwd)
         self.pid = self._process.pid
@@ -129,6 +131,7 @@ class ChildProcess:
         self._outbox_limit = outbox_bytes
         self._stderr = bytearray()
         self._stderr_limit = stderr_tail_bytes
+        self._hidden = hidden or {}
         self._stop = _Stop.RUNNING
         self._stop_next: float | None = None
         self._status: ExitStatus | None = None
@@ -172,7 +175,7 @@ class ChildProcess:
                 break
         status = self.poll()
         ending = "closed its stdout, still running" if status is None else str(status)
-        last_words = self.stderr_tail().strip()[-_REASON_CHARS:]
+        last_words = redacted(self.stderr_tail(), self._hidden).strip()[-_REASON_CHARS:]
         return f"{ending}; stderr ends: {last_words}" if last_words else f"{ending}; nothing on stderr"
 
     # Writing.

@@ -134,7 +134,9 @@ class McpSession:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Count what was odd: ``garbage`` on stdout, ``unmatched`` answers, ``notes`` (shown or not)."""
+        """Count what was odd: ``garbage`` on stdout, ``unmatched`` answers, ``notes`` (shown or not), and
+        ``progress_dropped``: of no call in flight, of one that did not ask, or going backwards.
+        """
         return dict(self._counts)
 
     def next_deadline(self) -> float | None:
@@ -332,9 +334,8 @@ class McpSession:
         token = params.get("progressToken")
         pending = self._requests.get(token) if isinstance(token, (str, int, float)) else None
         reading = read_progress(params)
-        if pending is None or reading is None or not pending.wants_progress:
-            return []
-        if pending.progress is not None and reading[0] <= pending.progress:
+        if pending is None or reading is None or not _is_further(pending, reading[0]):
+            self._counts["progress_dropped"] += 1
             return []
         self._requests.progressed(pending, reading[0])
         return [Progress(pending.ref, *reading)]
@@ -507,6 +508,10 @@ class McpSession:
 def _cancelled(request_id: int, reason: str) -> Send:
     params = {"requestId": request_id, "reason": reason}
     return Send(jsonrpc.encode_notification("notifications/cancelled", params))
+
+
+def _is_further(pending: Pending, progress: float) -> bool:
+    return pending.wants_progress and (pending.progress is None or progress > pending.progress)
 
 
 def _is_due(instant: float | None, now: float) -> bool:

@@ -189,4 +189,6 @@ def _decide(
             return
         except Refused as fault:
             tell(clean(str(fault)))
+            if fault.kind == "expired":
+                return
     conversation.deny(asked.call_id, "no approval that was given could be used")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -363,6 +364,83 @@ def test_a_team_reaches_neither_anothers_approvals_nor_its_conversations(
     mine.deny(asked.call_id)
     list(turn)
     assert not (tmp_path / "effects").exists()
+
+
+def test_an_approval_id_of_another_team_is_worth_nothing_wherever_it_is_replayed(
+    open_system: Callable[[str], System], tmp_path: Path
+) -> None:
+    """The other team has a conversation and a call of the very same ids; its own argument is what it approves of."""
+    system = open_system("")
+    red_file, blue_file = tmp_path / "red", tmp_path / "blue"
+    red = system.conversation(user="ann", team="red", conversation_id="same")
+    blue = system.conversation(user="ann", team="blue", conversation_id="same")
+    red_turn = red.ask(call("wipe", path=str(red_file)))
+    blue_turn = blue.ask(call("wipe", path=str(blue_file)))
+    red_asked, blue_asked = _until_asked(red_turn), _until_asked(blue_turn)
+    assert red_asked.digest != blue_asked.digest
+    blue.approve(blue_asked.call_id)
+    list(blue_turn)
+    assert red.pending() == (red_asked,)
+    assert not red_file.exists()
+    red.approve(red_asked.call_id)
+    list(red_turn)
+    for conversation, asked in ((blue, red_asked), (red, blue_asked), (red, red_asked)):
+        with pytest.raises(Refused, match=r"decided already|no such call"):
+            conversation.approve(asked.call_id, {"path": str(tmp_path / "replayed")})
+    assert not (tmp_path / "replayed").exists()
+    assert (red_file.read_text(), blue_file.read_text()) == ("wiped\n", "wiped\n")
+
+
+def test_a_team_neither_toggles_nor_configures_nor_reads_anothers_conversation(
+    open_system: Callable[[str], System],
+) -> None:
+    system = open_system("")
+    red = system.conversation(user="ann", team="red", conversation_id="same")
+    list(red.ask("hello"))
+    blue = Conversation(system, "same", Principal(user="ann", team="blue", roles=("admin",)))
+    attempts: list[Callable[[], Any]] = [
+        lambda: blue.disable("greet"),
+        lambda: blue.configure("greet", {"word": "ahoy"}),
+        lambda: blue.tools(),
+        lambda: blue.history(),
+        lambda: list(blue.ask(call("greet"))),
+        lambda: blue.cancel(),
+        lambda: blue.close(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ConversationNotFound):
+            attempt()
+    assert texts(list(red.ask(call("greet")))) == ["hello you"]
+    own = system.conversation(user="ann", team="blue", conversation_id="same")
+    own.disable("greet")
+    own.configure("preview", {"word": "x"})
+    assert texts(list(red.ask(call("greet")))) == ["hello you"]
+
+
+def test_a_call_of_another_teams_server_is_never_made(
+    open_system: Callable[[str], System], tmp_path: Path
+) -> None:
+    """Not by a forced call, not by enabling it, not with all tools enabled, not by an approval under the same ids."""
+    server = f'[servers.ledger]\ncommand = ["{sys.executable}", "-m", "callboard.testing.mcp_server"]\n'
+    system = open_system(f'{server}trust = "ask"\nteams = ["red"]')
+    file = tmp_path / "written"
+    arguments = {"path": str(file), "text": "red"}
+    red = system.conversation(team="red", conversation_id="same")
+    blue = system.conversation(
+        team="blue", conversation_id="same", tools=["*", "ledger__*", "ledger__write_file"]
+    )
+    turn = red.ask(call("ledger__write_file", **arguments))
+    asked = _until_asked(turn)
+    refused = _last(list(blue.ask(f"force ledger__write_file {json.dumps({**arguments, 'text': 'blue'})}")))
+    assert refused.decision.startswith("unknown_tool")
+    with pytest.raises(Refused, match=r"no such call waits|decided already"):
+        blue.approve(asked.call_id, for_conversation=True)
+    again = _last(list(blue.ask(f"force ledger__write_file {json.dumps(arguments)}")))
+    assert again.decision.startswith("unknown_tool")
+    assert not file.exists()
+    red.approve(asked.call_id)
+    assert _last(list(turn)).outcome == "ok"
+    assert file.read_text() == "red"
 
 
 def test_a_server_exists_for_its_teams_only_and_its_tools_ask_at_their_first_use(

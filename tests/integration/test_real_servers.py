@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from callboard.actors.events import ToolProgress
 from callboard.api import System
 from callboard.testing.turns import call, finished_calls, texts
 
@@ -49,6 +50,16 @@ def test_the_everything_server_answers_beside_a_local_tool(start: Callable[..., 
     kinds = [type(block).__name__ for block in finished_calls(image)[0].content]
     assert "ImageBlock" in kinds
     assert system.servers()[0].protocol == "2025-11-25"
+
+
+@needs_everything
+def test_the_everything_servers_long_operation_tells_its_progress(start: Callable[..., System]) -> None:
+    everything = {"command": "node", "args": [EVERYTHING, "stdio"]}
+    conversation = start(mcpServers={"everything": everything}).conversation()
+    events = list(conversation.ask(call("everything__trigger-long-running-operation", duration=1, steps=4)))
+    told = [(event.text, event.fraction) for event in events if isinstance(event, ToolProgress)]
+    assert told == [("1/4", 0.25), ("2/4", 0.5), ("3/4", 0.75), ("4/4", 1.0)]
+    assert [e.outcome for e in finished_calls(events)] == ["ok"]
 
 
 @needs_time

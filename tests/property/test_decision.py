@@ -23,6 +23,7 @@ from callboard.tools.decision import (
 )
 from callboard.tools.features import Features, Flag
 from callboard.tools.permissions import Condition, Permissions, Rule
+from callboard.tools.pins import Pin
 
 NAMES = ("a", "b", "s__x", "s__y")
 PATTERNS = st.lists(st.sampled_from(["*", "a", "b", "s__*", "s__x", "?"]), max_size=2).map(tuple)
@@ -108,6 +109,9 @@ SITUATIONS = st.builds(
         st.tuples(st.sampled_from(["f", "g"]), st.sampled_from(["", "blue"])), st.booleans(), max_size=2
     ),
     approved=st.frozensets(st.tuples(st.sampled_from(NAMES), st.sampled_from(["1", "2"])), max_size=2),
+    pins=st.dictionaries(
+        st.sampled_from(NAMES), st.builds(Pin, version=st.sampled_from(["1", "2"])), max_size=2
+    ),
 )
 
 
@@ -140,6 +144,21 @@ def _meant(patterns: tuple[str, ...], name: str) -> set[str]:
     return {name for pattern in patterns if fits.get(pattern, pattern == name)}
 
 
+def _is_changed(name: str, here: Situation) -> bool:
+    """Ask, naively, whether an external tool is not what was pinned, and nobody approved of that."""
+    spec, pin, policy = here.registry.get(name), here.pins.get(name), here.rules.approval
+    if spec is None or spec.server is None or pin is None or policy is None or pin.version == spec.digest:
+        return False
+    is_exempt = bool({"*", name} & _meant(policy.never, name)) and not (
+        {"*", name} & _meant(policy.always, name)
+    )
+    return (
+        policy.servers.get("s", "ask") != "allow"
+        and not is_exempt
+        and (name, spec.digest) not in here.approved
+    )
+
+
 @given(st.sampled_from(NAMES), SITUATIONS, ARGUMENTS, st.one_of(st.none(), st.just("ann")))
 def test_nothing_runs_that_any_layer_refused(
     name: str, here: Situation, arguments: dict[str, Any], approved_by: str | None
@@ -151,10 +170,12 @@ def test_nothing_runs_that_any_layer_refused(
         policy = here.rules.approval
         need = None if policy is None else policy.need(decision.spec)
         granted = (name, decision.spec.digest) in here.approved
-        assert need is None or granted or approved_by is not None
+        is_known = not _is_changed(name, here)
+        assert (need is None and is_known) or granted or approved_by is not None
     if isinstance(decision, NeedsApproval):
         assert approved_by is None
         assert decision.reason
+        assert decision.changed is _is_changed(name, here) is decision.reason.startswith("tool_changed: ")
 
 
 @given(SITUATIONS, ARGUMENTS)
@@ -166,7 +187,7 @@ def test_what_is_offered_and_listed_agrees_with_what_is_decided(
     for name in NAMES:
         if not isinstance(decide(name, here, arguments), Refused):
             assert name in offered
-            assert rows[name].standing is Standing.ENABLED
+            assert (rows[name].standing is Standing.ENABLED) is not _is_changed(name, here)
     assert all(rows[name].reason for name in rows if rows[name].standing is not Standing.ENABLED)
 
 

@@ -18,6 +18,7 @@ from callboard.actors.events import (
     StepFinished,
     ToolCallFinished,
     ToolCallStarted,
+    ToolPinned,
     TurnStarted,
 )
 from callboard.actors.history import items_of, unfinished_turn
@@ -55,6 +56,7 @@ from callboard.actors.turn import (
     Turn,
     TurnLimits,
 )
+from callboard.actors.turn_inputs import ToolVersion
 from callboard.tools.content import TextBlock, ToolResult, error_result
 
 HISTORY: tuple[Item, ...] = (
@@ -78,11 +80,16 @@ GOOD_CALLS = st.lists(
     st.builds(FunctionCall, call_id=CALL_IDS, tool=TOOLS, arguments=st.just("{}")), min_size=1, max_size=3
 )
 TEXTS = st.sampled_from(["", " ", "words"])
+VERSIONS = {"asks": ToolVersion("v1", ToolPinned(tool="asks", version="v1"))}
 SELDOM = st.integers(0, 5).map(lambda n: n == 5)  # else most turns would be over before anything happened
 CUTS: list[Input] = [Cancel(), Cancel(reason="closed"), DeadlinePassed()]
 OPENING = ("turn_started", "turn_continued")
 CLOSING = ("turn_answered", "turn_failed", "turn_cancelled", "turn_suspended")
 MANY = 1000
+
+
+def _is_of_asks(event: Event) -> bool:
+    return isinstance(event, ToolPinned | ToolCallStarted) and event.tool == "asks"
 
 
 def assert_valid(items: tuple[Item, ...]) -> None:
@@ -277,7 +284,7 @@ class TurnMachine(RuleBasedStateMachine):
             reply=reply,
             refusals={i: error_result("no", "denied") for i in refused},
             approvals={call.call_id: "destructive" for call in reply.calls if call.tool == "asks"},
-            tool_versions={"asks": "v1"},
+            tool_versions=VERSIONS,
         )
         self.give(given)
 
@@ -396,7 +403,7 @@ class TurnMachine(RuleBasedStateMachine):
             repeatable=frozenset(call.call_id for call in unfinished.open_calls if call.tool == "again"),
             refusals={c.call_id: error_result("off", "denied") for c in unfinished.pending_calls if refused},
             approvals={c.call_id: "policy" for c in calls if policy or c.tool == "asks"},
-            tool_versions={"asks": "v1"},
+            tool_versions=VERSIONS,
         )
         length = len(self.disk)
         self.give(resume)
@@ -440,6 +447,13 @@ class TurnMachine(RuleBasedStateMachine):
             for kind in (ToolCallFinished, ApprovalRequested, ApprovalDecided):
                 ids = [event.call_id for event in log if isinstance(event, kind)]
                 assert len(ids) == len(set(ids))
+
+    @invariant()
+    def a_tool_is_pinned_before_its_first_call_starts(self) -> None:
+        if hasattr(self, "turn"):
+            at = {type(event): n for n, event in reversed(list(enumerate(self.disk))) if _is_of_asks(event)}
+            if ToolCallStarted in at:
+                assert at[ToolPinned] < at[ToolCallStarted]
 
     @invariant()
     def the_clock_runs_while_the_turn_is_open_and_stands_while_it_is_suspended(self) -> None:

@@ -15,6 +15,7 @@ from callboard.actors.events import (
     ToolApproved,
     ToolCallFinished,
     ToolCallStarted,
+    ToolPinned,
     TurnAnswered,
     TurnFailed,
     TurnStarted,
@@ -203,9 +204,13 @@ def test_a_closed_conversation_stays_closed_unless_it_is_reopened() -> None:
 
 
 def test_approvals_that_nobody_gave_here_are_left_out() -> None:
-    log, repairs = repaired(numbered(OPENED, ToolApproved(tool="wipe", version="v"), started(), answered()))
-    assert not any(isinstance(event, ToolApproved) for event in log)
-    assert repairs == ("the standing approval of 'wipe' was left out",)
+    foreign = (ToolApproved(tool="wipe", version="v"), ToolPinned(tool="x__y", version="v"))
+    log, repairs = repaired(numbered(OPENED, *foreign, started(), answered()))
+    assert not any(isinstance(event, ToolApproved | ToolPinned) for event in log)
+    assert repairs == (
+        "the standing approval of 'wipe' was left out",
+        "the pinned definition of 'x__y' was left out",
+    )
 
 
 def test_an_unfinished_turn_of_a_closed_conversation_ends_before_the_closing() -> None:

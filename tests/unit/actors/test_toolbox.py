@@ -18,6 +18,7 @@ from callboard.actors.events import (
     ToolApproved,
     ToolDisabled,
     ToolEnabled,
+    ToolPinned,
     TurnAnswered,
 )
 from callboard.actors.items import FunctionCall
@@ -98,7 +99,8 @@ def test_each_call_of_a_reply_is_judged_with_its_reason() -> None:
     assert set(verdicts.refusals) == {"2", "3", "6"}
     assert set(verdicts.approvals) == {"4", "5"}
     assert "first use" in verdicts.approvals["5"]
-    assert verdicts.tool_versions == {"read": "r1", "wipe": "w1", "disk__x": "x1"}
+    digests = {name: version.digest for name, version in verdicts.tool_versions.items()}
+    assert digests == {"read": "r1", "wipe": "w1", "disk__x": "x1"}
 
 
 def test_defaults_of_the_schema_count_as_arguments() -> None:
@@ -272,3 +274,78 @@ def test_nothing_starts_that_is_off_or_unapproved_at_that_moment(
     is_granted = any(isinstance(e, ToolApproved) and e.version == version for e in events)
     is_approved = (version == "w1") if has_approval else is_granted
     assert isinstance(decision, Allowed) is (is_on and is_approved)
+
+
+# ------------------------------------------------------------ pinned definitions
+OLD = replace(
+    REMOTE,
+    description="Old.",
+    digest="x0",
+    parameters={"type": "object", "properties": {"a": {}}, "required": ["a"]},
+)
+NEW = replace(OLD, description="New.", digest="x1", parameters={**OLD.parameters, "required": ["b"]})
+TRUSTING = replace(RULES, approval=ApprovalPolicy(servers={"disk": "annotations"}))
+PINNED = ToolPinned(tool="disk__x", version="x0", description="Old.", parameters=OLD.parameters)
+
+
+def _having(spec: ToolSpec) -> Registry:
+    return replace(REGISTRY, tools={"disk__x": spec})
+
+
+def test_the_definition_is_to_be_pinned_before_the_first_use_and_not_again() -> None:
+    call = _call("disk__x", a=1)
+    (version,) = _toolbox(rules=TRUSTING).judge(_having(OLD), [call]).tool_versions.values()
+    assert version.pin == PINNED
+    (version,) = _toolbox(PINNED, rules=TRUSTING).judge(_having(OLD), [call]).tool_versions.values()
+    assert version.pin is None
+    allowing = replace(RULES, approval=ApprovalPolicy(servers={"disk": "allow"}))
+    (version,) = _toolbox(rules=allowing).judge(_having(OLD), [call]).tool_versions.values()
+    assert version.pin is None
+
+
+@pytest.mark.parametrize("rules", [RULES, TRUSTING])
+def test_a_changed_tool_is_offered_as_it_was_and_its_call_waits(rules: Rules) -> None:
+    toolbox = _toolbox(PINNED, ToolApproved(tool="disk__x", version="x0"), rules=rules)
+    (offered,) = toolbox.offered(_having(NEW))
+    assert (offered.description, offered.parameters) == ("Old.", OLD.parameters)
+    verdicts = toolbox.judge(_having(NEW), [_call("disk__x", a=1), _call("disk__x", "2", b=1)])
+    assert set(verdicts.approvals) == {"1"}
+    assert "x0 is now x1" in verdicts.approvals["1"]
+    assert verdicts.decisions["2"] == "bad_arguments"
+    assert verdicts.tool_versions["disk__x"].pin == replace(
+        PINNED, version="x1", description="New.", parameters=NEW.parameters
+    )
+    (row,) = toolbox.states(_having(NEW))
+    assert (row.state, row.reason[:12]) == ("disabled", "tool_changed")
+
+
+def test_a_tool_that_changes_between_the_request_and_the_start_is_not_run() -> None:
+    toolbox = _toolbox(PINNED, rules=TRUSTING)
+    call = _call("disk__x", a=1)
+    allowed = toolbox.at_start(_having(OLD), _start(call))
+    assert isinstance(allowed, Allowed)
+    assert allowed.spec.pinned
+    refused = toolbox.at_start(_having(NEW), _start(call))
+    assert isinstance(refused, Refused)
+    assert refused.kind == "tool_changed"
+    assert "x0 is now x1" in refused.reason
+
+
+def test_a_change_may_be_approved_of_where_the_call_does_not_fit_it() -> None:
+    toolbox = _toolbox(PINNED, rules=TRUSTING)
+    asked = _asked(_call("disk__x", a=1), "x1")
+    assert toolbox.answer(_having(NEW), asked, DecideCall(call_id="1", approved=True)) is None
+    edited = toolbox.answer(_having(NEW), asked, DecideCall(call_id="1", approved=True, arguments={"a": 2}))
+    assert isinstance(edited, Failure)
+    start = _start(_call("disk__x", a=1), _digest(_call("disk__x", a=1), "x1"))
+    refused = toolbox.at_start(_having(NEW), start)
+    assert isinstance(refused, Refused)
+    assert '"b" is required' in refused.message
+
+
+def test_what_was_approved_of_is_what_is_known_from_then_on() -> None:
+    newer = replace(PINNED, version="x1", description="New.", parameters=NEW.parameters)
+    toolbox = _toolbox(PINNED, newer, rules=TRUSTING)
+    assert toolbox.offered(_having(NEW)) == (NEW,)
+    assert toolbox.judge(_having(NEW), [_call("disk__x", b=1)]).approvals == {}
+    assert set(toolbox.judge(_having(OLD), [_call("disk__x", a=1, b=1)]).approvals) == {"1"}

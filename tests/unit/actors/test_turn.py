@@ -49,7 +49,7 @@ from callboard.actors.turn import (
 )
 from callboard.actors.turn_words import CAP_NOTE, CAPPED_ANSWER, EMPTY_NOTE
 from callboard.testing.turn_stage import OK, Stage, asked, call, kinds, outcomes, types
-from callboard.tools.content import Citation, ToolResult, error_result
+from callboard.tools.content import Attachment, Citation, ToolResult, error_result
 
 # acceptance
 
@@ -566,8 +566,9 @@ def test_what_a_tool_printed_and_its_whole_text_are_logged_but_not_shown() -> No
     stage = Stage()
     stage.begin()
     stage.reply(call("a"))
-    ask = asked(stage.finish("a", result=ToolResult(output="printed", full="whole")))
+    whole = Attachment.of(b"whole", "text/plain")
+    ask = asked(stage.finish("a", result=ToolResult(output="printed", attachments=(whole,))))
     finished = stage.log[-1]
     assert isinstance(finished, ToolCallFinished)
-    assert (finished.output, finished.full) == ("printed", "whole")
+    assert (finished.output, finished.attachments) == ("printed", (whole,))
     assert ask.items[-1] == FunctionCallOutput(call_id="a", content=())

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from callboard.actors.chat_model import ModelReply
 from callboard.actors.events import (
     ApprovalDecided,
     ApprovalRequested,
     StepFinished,
     ToolCallFinished,
     ToolCallStarted,
+    ToolPinned,
 )
 from callboard.actors.items import FunctionCallOutput
 from callboard.actors.turn import (
@@ -20,13 +23,18 @@ from callboard.actors.turn import (
     DeadlinePassed,
     Decided,
     Durable,
+    Effect,
+    ModelReplied,
+    Resume,
     SetTimer,
     StartCall,
     StepTimedOut,
     Suspended,
     TurnLimits,
 )
-from callboard.actors.turn_approval import approval_digest
+from callboard.actors.turn_approval import approval_digest, expired_after, expires_in_s
+from callboard.actors.turn_facts import unfinished_turn
+from callboard.actors.turn_inputs import ToolVersion
 from callboard.supervisor.envelope import Principal
 from callboard.testing.turn_stage import Stage, asked, call, kinds, outcomes, types
 from callboard.tools.content import TextBlock
@@ -206,3 +214,98 @@ def test_a_digest_is_bound_to_all_that_a_person_approved(digest: str) -> None:
 
 def test_arguments_with_half_a_character_have_a_digest() -> None:
     assert approval_digest(call("a", '{"x": "\\ud800"}'), tool_version="", principal=Principal())
+
+
+# ------------------------------------------------------------ what is pinned, and what expires
+def _pin(version: str) -> ToolPinned:
+    return ToolPinned(tool="f", version=version, description=f"f as {version}")
+
+
+def _reply(stage: Stage, *ids: str, version: str, approvals: dict[str, str] | None = None) -> list[Effect]:
+    given = ModelReplied(
+        reply=ModelReply(text="", calls=tuple(call(one) for one in ids)),
+        approvals=approvals or {},
+        tool_versions={"f": ToolVersion(version, _pin(version))},
+    )
+    return stage.give(given)
+
+
+def test_a_definition_is_pinned_once_before_the_first_start_and_in_one_piece_with_it() -> None:
+    stage = Stage()
+    stage.begin()
+    effects = _reply(stage, "a", "b", version="v1")
+    appended = next(e for e in effects if isinstance(e, Append))
+    assert types(list(appended.events)) == [
+        "step_finished",
+        "tool_pinned",
+        "tool_call_started",
+        "tool_call_started",
+    ]
+    assert appended.wait
+    stage.finish("a", "b")
+    _reply(stage, "c", version="v2")
+    assert [event.version for event in stage.log if isinstance(event, ToolPinned)] == ["v1", "v2"]
+
+
+def test_what_a_person_is_asked_about_is_pinned_when_it_was_approved_of() -> None:
+    stage = Stage()
+    stage.begin()
+    _reply(stage, "a", "b", version="v1", approvals=WHY)
+    assert "tool_pinned" not in types(stage.log)
+    stage.give(Decided(call_id="b", approved=False))
+    assert "tool_pinned" not in types(stage.log)
+    stage.give(Decided(call_id="a", approved=True))
+    assert types(stage.log)[-3:] == ["approval_decided", "tool_pinned", "tool_call_started"]
+
+
+@pytest.mark.parametrize(("version_now", "pinned"), [("v1", ["v1"]), ("v2", [])])
+def test_after_a_restart_no_other_version_is_pinned_than_was_approved_of(
+    version_now: str, pinned: list[str]
+) -> None:
+    former = Stage()
+    former.begin()
+    _reply(former, "a", version="v1", approvals=WHY)
+    unfinished = unfinished_turn(former.log)
+    assert unfinished is not None
+    stage = Stage()
+    versions = {"f": ToolVersion(version_now, _pin(version_now))}
+    stage.give(Resume(unfinished=unfinished, tool_versions=versions, approvals=WHY))
+    stage.give(Decided(call_id="a", approved=True))
+    assert [event.version for event in stage.log if isinstance(event, ToolPinned)] == pinned
+    assert types(stage.log)[-1] == "tool_call_started"
+
+
+def test_an_expired_request_is_denied_and_the_model_reads_why() -> None:
+    stage = waiting()
+    reason = expired_after(86_400)
+    stage.give(Decided(call_id="b", approved=False, reason=reason, expired=True))
+    assert stage.turn.state == "suspended"
+    ask = asked(stage.give(Decided(call_id="a", approved=False, reason=reason, expired=True)))
+    outputs = [item for item in ask.items if isinstance(item, FunctionCallOutput)]
+    told = "not run: this call needed a person's approval and expired unanswered after 24 h"
+    assert [output.content for output in outputs] == [(TextBlock(told),)] * 2
+    assert outcomes(stage.log) == [("b", "denied"), ("a", "denied")]
+    assert [e.expired for e in stage.log if isinstance(e, ApprovalDecided)] == [True, True]
+    assert stage.give(Decided(call_id="a", approved=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "left_s"),
+    [
+        ("2026-01-01T00:00:00+00:00", 30.0),
+        ("2026-01-01T01:00:00+01:00", 30.0),
+        ("2025-12-31T23:59:00+00:00", -30.0),
+        (None, 60.0),
+        ("nonsense", 60.0),
+    ],
+)
+def test_a_request_expires_by_the_instant_in_the_log(at: str | None, left_s: float) -> None:
+    request = ApprovalRequested(turn_id="t", call_id="a", tool="f", at=at)
+    assert expires_in_s(request, 60.0, datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)) == left_s
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(86_400, "24 h"), (90, "90 s"), (120, "2 min"), (0.5, "0.5 s")]
+)
+def test_how_long_was_waited_is_said_in_words(seconds: float, told: str) -> None:
+    assert expired_after(seconds) == f"expired unanswered after {told}"

@@ -114,6 +114,7 @@ def test_every_ending_and_remark_is_told() -> None:
             ApprovalRequested(turn_id="t", call_id="a", tool="search", reason="it deletes"),
             ApprovalDecided(turn_id="t", call_id="a", approved=True, by="ann"),
             ApprovalDecided(turn_id="t", call_id="a", approved=False, reason="no"),
+            ApprovalDecided(turn_id="t", call_id="a", approved=False, reason="expired", expired=True),
             ToolApproved(tool="search", version="v", by="ann"),
             ContextTrimmed(
                 turn_id="t", step=1, left_out_items=3, left_out_tokens=9, cut_results=0, limit=100
@@ -132,6 +133,7 @@ def test_every_ending_and_remark_is_told() -> None:
         "*A person was asked about `search`: `it deletes`*",
         "*The call was approved by `ann`.*",
         "*The call was denied by `a person`: `no`.*",
+        "*The call `expired`, and was denied.*",
         "*`search` was approved for this conversation by `ann`.*",
         "without 3 of its items",
         "*`search` was enabled.*",

@@ -33,3 +33,19 @@ def _spec(server: str | None = None, **hints: bool) -> ToolSpec:
 def test_who_asks(policy: dict[str, Any], spec: ToolSpec, need: str | None) -> None:
     found = ApprovalPolicy(**policy).need(spec)
     assert (found and ("first" if found.first_use else "each")) == need
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "pinned"),
+    [
+        ({}, _spec(destructive=True), False),
+        ({"always": ("t",)}, _spec(), False),
+        ({}, _spec("files"), True),
+        ({"servers": {"files": "annotations"}}, _spec("files", read_only=True), True),
+        ({"servers": {"files": "allow"}}, _spec("files"), False),
+        ({"never": ("t",)}, _spec("files"), False),
+        ({"never": ("t",), "always": ("t",)}, _spec("files"), True),
+    ],
+)
+def test_whose_changes_need_a_person(policy: dict[str, Any], spec: ToolSpec, pinned: bool) -> None:
+    assert ApprovalPolicy(**policy).pins(spec) is pinned

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callboard.supervisor.envelope import Principal
-from callboard.tools.approval import ApprovalPolicy
+from callboard.tools.approval import ApprovalPolicy, Trust
 from callboard.tools.contract import Annotations, ToolSpec
 from callboard.tools.decision import (
     Allowed,
@@ -18,6 +18,7 @@ from callboard.tools.decision import (
     Rules,
     Situation,
     Standing,
+    changed,
     decide,
     listing,
     match_patterns,
@@ -27,6 +28,7 @@ from callboard.tools.decision import (
 )
 from callboard.tools.features import Features, Flag
 from callboard.tools.permissions import Permissions, Rule
+from callboard.tools.pins import Pin
 
 REGISTRY = {
     name: ToolSpec(name=name, description=f"Does {name}.", parameters={"type": "object"})
@@ -197,3 +199,49 @@ def test_enable_lists_take_wildcards(patterns: list[str], names: set[str]) -> No
 
 def test_patterns_that_mean_nothing_are_told() -> None:
     assert unmatched_patterns(["calc*", "tme__*", "x"], REGISTRY) == ("tme__*", "x")
+
+
+REMOTE = replace(DELETE, name="blue__x", server="blue", annotations=Annotations(), digest="now")
+
+
+@pytest.mark.parametrize(
+    ("trust", "changes", "asks"),
+    [
+        ("annotations", {}, False),
+        ("annotations", {"pins": {"blue__x": Pin(version="now")}}, False),
+        ("annotations", {"pins": {"blue__x": Pin(version="old")}}, True),
+        (
+            "annotations",
+            {"pins": {"blue__x": Pin(version="old")}, "approved": frozenset({("blue__x", "now")})},
+            False,
+        ),
+        (
+            "annotations",
+            {"pins": {"blue__x": Pin(version="old")}, "approved": frozenset({("blue__x", "old")})},
+            True,
+        ),
+        ("annotations", {"pins": {"time__now": Pin(version="old")}}, False),
+        ("ask", {"pins": {"blue__x": Pin(version="old")}}, True),
+        ("allow", {"pins": {"blue__x": Pin(version="old")}}, False),
+    ],
+)
+def test_a_changed_tool_of_a_server_needs_a_person(trust: Trust, changes: dict[str, Any], asks: bool) -> None:
+    here = replace(_with(Rules(approval=ApprovalPolicy(servers={"blue": trust})), **changes))
+    here = replace(here, registry={**here.registry, "blue__x": REMOTE})
+    decision = decide("blue__x", here)
+    assert isinstance(decision, NeedsApproval) is asks
+    (row,) = [row for row in listing(here) if row.name == "blue__x"]
+    if isinstance(decision, NeedsApproval):
+        assert decision.changed
+        assert decision.reason.startswith("tool_changed: ")
+        assert (row.standing, row.reason.startswith("tool_changed: ")) == (Standing.DISABLED, True)
+        assert isinstance(decide("blue__x", here, approved_by="ann"), Allowed)
+    else:
+        assert row.standing is Standing.ENABLED
+
+
+def test_a_local_tool_may_change_and_no_layer_is_outweighed_by_a_pin() -> None:
+    pins = {"delete": Pin(version="old"), "blue__x": Pin(version="old")}
+    here = _with(Rules(approval=ApprovalPolicy(), permissions=Permissions(default="deny")), pins=pins)
+    assert changed("delete", here) is None
+    assert isinstance(decide("blue__x", here), Refused)

@@ -471,6 +471,7 @@ def test_progress_reaches_who_asked_increases_and_stops_with_the_call() -> None:
     assert script.notify("notifications/progress", progressToken=[1], progress=1) == []
     script.result({"content": []})
     assert script.notify("notifications/progress", progressToken=token, progress=3) == []
+    assert script.session.counts["progress_dropped"] == 4
 
 
 def test_progress_of_a_modern_call_keeps_the_protocols_meta() -> None:
