@@ -1,28 +1,34 @@
 """The caller: runs one tool for a person, outside any conversation, on the same path as a model's call.
 
-It asks the catalogue what exists, reads and checks the arguments, and runs the call in a worker or on a server. The
-person is the operator himself (``callboard tools call``), so nothing is permitted or approved here; nothing is logged
-in a conversation. It loads no user's tools, and idles until it is asked.
+It holds the calls that are under way, each an ``actors/caller_run.py``, and answers who asked for them. A call belongs
+to the process that asked: when that is gone, the call is ended. Nothing is logged in a conversation, and no call is run
+again by another life of the caller. It loads no user's tools, and idles until it is asked.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
 
-from callboard.actors import names
 from callboard.actors.call import Calls
-from callboard.actors.messages import GetRegistry, Registry, RunTool, ToolRan
+from callboard.actors.caller_run import CallerRun
+from callboard.actors.messages import CallWaits, RunTool, StopTool, ToolRan
+from callboard.actors.owner import is_here
+from callboard.actors.registry_view import RegistryView
 from callboard.actors.settings import Settings
 from callboard.supervisor.child import Child
-from callboard.supervisor.envelope import Envelope, Failure, Principal
-from callboard.tools.arguments import ArgumentFault, parse_arguments
-from callboard.tools.bounds import bounded, storable
-from callboard.tools.content import ToolResult, error_result
-from callboard.tools.contract import ToolContext, ToolSpec
+from callboard.supervisor.envelope import Envelope, Failure
+from callboard.supervisor.wiping import wipe
+from callboard.tools.content import Progress, ToolResult
 
-_ANSWER_S = 5.0
+Answer: TypeAlias = ToolRan | CallWaits | Failure
+
+MOST_CALLS = 64
 _ANSWERS_KEPT = 8
+_REQUESTS_KNOWN = 4096
 
 
 class CallerActor(Child):
@@ -32,74 +38,104 @@ class CallerActor(Child):
 
     def start(self) -> None:
         """Be ready; nothing is loaded before it is needed."""
+        wipe()
         self._settings: Settings = self.init.args["settings"]
-        self._asked: dict[str, Envelope] = {}
-        self._answered: OrderedDict[str, ToolRan | Failure] = OrderedDict()
-        self._calls = Calls(self, self._finished, self._settings.workers_per_step)
+        self._registry = RegistryView(self)
+        self._runs: dict[str, CallerRun] = {}
+        self._owners: dict[str, Callable[[], None]] = {}
+        self._answered: OrderedDict[str, Answer] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._calls = Calls(self, self._finished, self._settings.workers_per_step, self._progressed)
 
     def handle(self, envelope: Envelope) -> None:
-        """Run the tool that a RunTool names, once for each request."""
-        answered = self._answered.get(envelope.request_id)
-        if answered is not None:
-            self.reply(envelope, answered)
-        elif isinstance(envelope.body, RunTool) and envelope.request_id not in self._asked:
-            self._asked[envelope.request_id] = envelope
-            self.ask(
-                names.CATALOGUE,
-                GetRegistry(),
-                lambda answer: self._run(envelope, envelope.body, answer),
-                deadline_s=_ANSWER_S,
-            )
-
-    def handle_notice(self, message: Any, sender: Any) -> None:
-        """Take a worker's notice."""
-        self._calls.take(message)
+        """Run the tool that a RunTool names, once for each request; or end a call."""
+        match envelope.body:
+            case RunTool() as command:
+                self._take(envelope, command)
+            case StopTool(call_id=call_id):
+                self._stop(call_id)
+                self.reply(envelope, True)
 
     def stopping(self) -> None:
         """End what runs."""
         self._calls.stop()
 
-    def _run(self, envelope: Envelope, command: RunTool, answer: Registry | Failure) -> None:
-        if isinstance(answer, Failure):
-            self._answer(envelope, answer)
-            return
-        spec = answer.tools.get(command.tool)
-        if spec is None:
-            message = f"there is no tool {command.tool!r}; 'callboard tools' lists them"
-            self._answer(envelope, Failure(kind="no_such_tool", message=message))
-            return
-        down = answer.unavailable().get(spec.name)
-        arguments = parse_arguments(command.arguments, spec.parameters)
-        if down is not None:
-            self._refuse(envelope, error_result(down, "unavailable"))
-        elif isinstance(arguments, ArgumentFault):
-            self._refuse(envelope, error_result(arguments.message))
+    # ------------------------------------------------------------ requests
+    def _take(self, envelope: Envelope, command: RunTool) -> None:
+        run = self._runs.get(command.call_id)
+        if envelope.request_id in self._answered:
+            self.reply(envelope, self._answered[envelope.request_id])
+        elif envelope.request_id in self._known:
+            self.reply(
+                envelope, Failure(kind="child_gone", message="it was answered; the answer is not kept")
+            )
+        elif run is not None:
+            run.asked_again(envelope)
         else:
-            limits = [spec.deadline_s] + ([command.deadline_s] if command.deadline_s else [])
-            context = self._context(envelope, spec)
-            self._calls.start(envelope.request_id, spec, arguments, context, min(limits))
+            fault = self._fault(command)
+            self._answer(envelope, fault) if fault is not None else self._start_run(envelope, command)
 
-    def _context(self, envelope: Envelope, spec: ToolSpec) -> ToolContext:
-        principal = envelope.principal or Principal()
-        return ToolContext(
-            call_id=envelope.request_id,
-            user=principal.user,
-            team=principal.team,
-            roles=principal.roles,
-            settings=self._settings.tool_settings.get(spec.name, {}),
-        )
+    def _fault(self, command: RunTool) -> Failure | None:
+        if command.caller_pid != os.getpid():
+            told = f"the call of {command.tool} was lost; what became of it is not known, and it was not repeated"
+            return Failure(kind="child_gone", message=told)
+        if command.owner is not None and not is_here(command.owner):
+            return Failure(kind="stopped", message="who asked for the call is gone")
+        if len(self._runs) >= MOST_CALLS:
+            return Failure(kind="overloaded", message=f"{MOST_CALLS} calls are under way already")
+        if command.template not in self._settings.templates:
+            known = ", ".join(sorted(self._settings.templates))
+            told = f"there is no template {command.template!r}; the configuration has: {known}"
+            return Failure(kind="no_such_template", message=told)
+        return None
 
-    def _finished(self, call_id: str, result: ToolResult, duration_s: float) -> None:
-        envelope = self._asked.get(call_id)
-        if envelope is not None:
-            self._answer(envelope, ToolRan(result=bounded(storable(result)), duration_s=round(duration_s, 4)))
+    def _start_run(self, envelope: Envelope, command: RunTool) -> None:
+        def over(answer: Answer) -> None:
+            self._over(command.call_id, answer)
 
-    def _refuse(self, envelope: Envelope, result: ToolResult) -> None:
-        self._answer(envelope, ToolRan(result=result, duration_s=0.0))
+        run = CallerRun(self, self._settings, self._registry, self._calls, envelope, over)
+        self._runs[command.call_id] = run
+        if command.owner is not None:
+            self._owners[command.call_id] = self.monitor(
+                command.owner.pid, lambda: self._stop(command.call_id)
+            )
+        run.start()
 
-    def _answer(self, envelope: Envelope, answer: ToolRan | Failure) -> None:
+    def _stop(self, call_id: str) -> None:
+        run = self._runs.get(call_id)
+        if run is not None:
+            run.stop()
+            self._over(call_id, Failure(kind="stopped", message="the call was ended by who asked for it"))
+
+    def _over(self, call_id: str, answer: Answer) -> None:
+        self._owners.pop(call_id, lambda: None)()
+        run = self._runs.pop(call_id, None)
+        if run is not None:
+            self._answer(run.envelope, answer)
+
+    def _answer(self, envelope: Envelope, answer: Answer) -> None:
         self.reply(envelope, answer)
-        self._asked.pop(envelope.request_id, None)
-        self._answered[envelope.request_id] = answer
-        if len(self._answered) > _ANSWERS_KEPT:
-            self._answered.popitem(last=False)
+        self._answered[envelope.request_id] = _without_attachments(answer)
+        self._known[envelope.request_id] = None
+        for kept, most in ((self._answered, _ANSWERS_KEPT), (self._known, _REQUESTS_KNOWN)):
+            if len(kept) > most:
+                kept.popitem(last=False)
+
+    # ------------------------------------------------------------ what the workers tell
+    def _finished(self, call_id: str, result: ToolResult, duration_s: float) -> None:
+        """A call's worker has finished, or that of a call's permission hook, whose id only its own call knows."""
+        for run in tuple(self._runs.values()):
+            if run.take(call_id, result, duration_s):
+                return
+
+    def _progressed(self, call_id: str, text: str, fraction: float | None) -> None:
+        run = self._runs.get(call_id)
+        if run is not None:
+            self.reply(run.envelope, Progress(text, fraction))
+
+
+def _without_attachments(answer: Answer) -> Answer:
+    """What is kept in case the answer was lost must be small."""
+    if not isinstance(answer, ToolRan):
+        return answer
+    return replace(answer, result=replace(answer.result, attachments=()))

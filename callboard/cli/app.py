@@ -16,10 +16,11 @@ import typer
 from callboard.cli import listing, options, running, talking, trusting
 from callboard.cli.doctor import doctor_app
 from callboard.cli.exits import EXIT_CODES, READER_GONE, UNREACHABLE, report_os_fault, reported, silence
-from callboard.cli.history import history_app
+from callboard.cli.history_attachment import history_app
 from callboard.cli.journal import journal_app
 from callboard.cli.model import model_app
 from callboard.cli.streams import open_missing_streams
+from callboard.cli.tools import tools_app
 
 _ABOUT = f"""Callboard: a supervised runtime for tool-calling agents.
 
@@ -72,7 +73,7 @@ app.command("serve")(running.serve)
 app.command("stop")(running.stop)
 app.command("reload")(running.reload)
 app.command("status")(running.status)
-app.add_typer(listing.tools_app, name="tools")
+app.add_typer(tools_app, name="tools")
 app.command("servers")(listing.servers)
 app.command("tree")(listing.tree)
 app.command("trust")(trusting.trust)

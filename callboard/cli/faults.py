@@ -1,6 +1,7 @@
 """What is amiss with the tools that a person asked for: modules not loaded, names unknown, servers down.
 
-Looks at a system's listings and says it on stderr, or raises; it changes nothing. ``chat`` and ``ask`` use it.
+Looks at a system's listings and says it on stderr, or raises; it changes nothing. ``chat``, ``ask`` and ``serve`` use
+it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from callboard.api import System
     from callboard.views import ServerInfo, ToolListing
 
+_LOOK_S = 2.0
 _DOWN = ("failed", "parked", "restarting")
 
 
@@ -28,7 +30,7 @@ def check_tools(system: System, flags: Flags, wanted: Sequence[str] | None) -> N
     """
     listed = system.tools()
     faults = [listing for listing in listed if is_module_fault(listing)]
-    told = {fault.name: f"tool module {fault.name} is not loaded: {fault.reason}" for fault in faults}
+    told = {fault.name: not_loaded(fault.name, fault.reason) for fault in faults}
     named = [message for module, message in told.items() if module in flags.named_modules]
     if named:
         raise ConfigError("\n".join(named))
@@ -37,6 +39,33 @@ def check_tools(system: System, flags: Flags, wanted: Sequence[str] | None) -> N
     if wanted:
         known = [listing.name for listing in listed if not is_module_fault(listing)]
         check_names(wanted, known, [server.name for server in system.servers()])
+
+
+def modules_not_loaded(name: str) -> list[str]:
+    """Say of the system ``name``, which has just come up, which tool modules it does not have, and why.
+
+    For ``serve``, which watches the system meanwhile and so waits but a moment; where nothing answers, that is said.
+    """
+    from callboard.actors.messages import GetRegistry, Registry
+    from callboard.actors.names import CATALOGUE
+    from callboard.mailbox import Mailbox
+    from callboard.paths import runtime_dir
+
+    mailbox = Mailbox(runtime_dir(name))
+    try:
+        found = mailbox.request(GetRegistry(), timeout_s=_LOOK_S, to=CATALOGUE)
+    except CallboardError as fault:
+        return [str(fault)]
+    finally:
+        mailbox.close()
+    if not isinstance(found, Registry):
+        return ["which tool modules are loaded is not known yet; 'callboard tools' lists them"]
+    return [not_loaded(module, reason) for module, reason in sorted(found.faults.items())]
+
+
+def not_loaded(module: str, reason: str) -> str:
+    """Give the line about a module that is not loaded; its name is not said twice."""
+    return f"tool module {module} is not loaded: {reason.removeprefix(f'tool module {module!r}: ')}"
 
 
 def is_module_fault(listing: ToolListing) -> bool:

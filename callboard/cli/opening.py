@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Weights: TypeAlias = Literal["not needed", "required", "offered", "agreed"]
 
+_FIRST_START_S = 15.0
+_LOOK_AGAIN_S = 0.05
 _OTHERWISE = "or use another model: set OPENAI_API_KEY, or --base-url and --model"
 
 
@@ -62,6 +65,15 @@ def attach(name: str) -> System:
     if not daemon.runs(name):
         raise NoDaemon(f"no system named {name} is running; start one with 'callboard serve'")
     return connect(name=name, private=False)
+
+
+def await_servers(system: System) -> None:
+    """Wait, bounded, until the servers of a private system are past their first start: it has just begun."""
+    give_up_at = time.monotonic() + _FIRST_START_S
+    while system.private and any(server.state == "starting" for server in system.servers()):
+        if time.monotonic() > give_up_at:
+            return
+        time.sleep(_LOOK_AGAIN_S)
 
 
 @contextmanager

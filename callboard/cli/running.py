@@ -12,6 +12,7 @@ import typer
 from callboard.cli import options
 from callboard.cli.exits import FOUND_FAULTS, reported
 from callboard.cli.exits import report as report_fault
+from callboard.cli.faults import modules_not_loaded
 from callboard.cli.listing import print_views
 from callboard.cli.opening import attach, check_model
 from callboard.cli.options import Flags, system_name
@@ -51,6 +52,8 @@ def serve(
     def announce(info: SystemInfo) -> None:
         model = "the embedded model" if info.model == "embedded" else f"model {info.model}"
         typer.echo(f"callboard: {info.name} is up: process {info.pid}, {model}; Ctrl-C stops it", err=True)
+        for message in modules_not_loaded(info.name):
+            report_fault(message)
 
     return serve_daemon(loaded, wanted, announce)
 

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from callboard.cli import options
+from callboard.cli.deciding import MAX_ANSWER, decider_for
 from callboard.cli.exits import BAD_USAGE, INTERRUPTED, TURN_CANCELLED, TURN_FAILED, report, reported
 from callboard.cli.faults import check_tools, tell_servers_down
 from callboard.cli.history import complete_ids
@@ -23,9 +23,8 @@ from callboard.errors import CallboardError
 if TYPE_CHECKING:
     from callboard.actors.events import Event
     from callboard.api import Conversation, System
-    from callboard.gateway.terminal.approvals import Decider
 
-MAX_QUESTION = 1 << 20
+MAX_QUESTION = MAX_ANSWER
 
 QuestionArgument = Annotated[
     str | None,
@@ -179,7 +178,7 @@ def _ask(
     from callboard.gateway.terminal.turn_text import TurnText
 
     turn = TurnText(look_of(sys.stderr, os.environ), streaming=sys.stdout.isatty())
-    decider = _decider(approve, as_json)
+    decider = decider_for(approve, as_json)
     code = TURN_FAILED
 
     def cancel() -> None:
@@ -204,22 +203,6 @@ def _ask(
                 code = ending_code(event)
     write_pieces(turn.end(), sys.stdout, sys.stderr)
     return INTERRUPTED if interrupts.pressed and code == TURN_CANCELLED else code
-
-
-def _decider(approve: Sequence[str], as_json: bool) -> Decider:
-    """A person is asked where one sits at the terminal; the answers come from there, not from a pipe."""
-    from callboard.gateway.terminal.approvals import ListDecider, PersonDecider
-    from callboard.gateway.terminal.interrupts import raising_interrupts
-    from callboard.gateway.terminal.look import look_of
-
-    def answer(question: str, _text: str) -> str | None:
-        typer.echo(question, nl=False, err=True)
-        with raising_interrupts():
-            return sys.stdin.readline(MAX_QUESTION) or None
-
-    if approve or as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return ListDecider(approve)
-    return PersonDecider(answer, partial(typer.echo, err=True), look_of(sys.stderr, os.environ))
 
 
 def _question(given: str | None) -> str | None:

@@ -160,3 +160,23 @@ def test_in_a_pipe_ask_gives_the_answer_alone(model: ScriptedModelServer) -> Non
     )
     assert (done.returncode, done.stdout) == (0, "done: 391\n")
     assert "calculate" in done.stderr
+
+
+def test_a_call_that_needs_a_person_asks_at_the_terminal_and_ctrl_c_there_leaves() -> None:
+    tools = str(Path(__file__).parent / "called_tools.py")
+    command = [*CALLBOARD, "tools", "call", "wipe", '{"path": "x"}', "--tools-from", tools]
+    environ = {
+        "TERM": "xterm",
+        "LC_ALL": "C.UTF-8",
+        "OPENAI_BASE_URL": "http://127.0.0.1:9",
+        "OPENAI_API_KEY": "k",
+    }
+    with Terminal(command, environ) as asking:
+        assert '"path": "x"' in asking.wait_for("[y]es")
+        asking.type("y\n")
+        assert "approved by a person" in asking.wait_for("wiped x")
+        assert asking.ends() == 0
+    with Terminal(command, environ) as asking:
+        asking.wait_for("[y]es")
+        asking.type("\x03")
+        assert asking.ends() == 130
