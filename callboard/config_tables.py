@@ -303,11 +303,15 @@ class ServerConfig(Table):
 
 
 class LimitsConfig(Table):
-    """How much may run at a time; a conversation's process ends after ``idle_after_s`` seconds without a message."""
+    """How much may run at a time; a conversation's process ends after ``idle_after_s`` seconds without a message.
+
+    So many workers stand prepared in a conversation while its model thinks, for the tools that it called last.
+    """
 
     max_conversations: Annotated[int, Field(ge=1, le=100_000)] = 1000
     idle_after_s: Seconds = 600.0
     workers_per_step: Annotated[int, Field(ge=1, le=256)] = 16
+    prepared_workers: Annotated[int, Field(ge=0, le=64)] = 0
 
 
 class StorageConfig(Table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ def settings_of(config: Config, runtime_dir: Path, state_dir: Path) -> Settings:
         max_conversations=config.limits.max_conversations,
         idle_after_s=config.limits.idle_after_s,
         workers_per_step=config.limits.workers_per_step,
+        prepared_workers=config.limits.prepared_workers,
+        life=uuid.uuid4().hex,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from callboard.tools.attached import Attached
 from callboard.tools.content import (
     Block,
     Citation,
@@ -28,7 +29,6 @@ from callboard.tools.content import (
 )
 
 LIMIT_BYTES = 256 * 1024
-FULL_CHARS = 16 * 1024 * 1024
 OUTPUT_CHARS = 64 * 1024
 BLOB_BYTES = 4 * 1024 * 1024
 MAX_BLOCKS = 64
@@ -37,35 +37,37 @@ MAX_DEPTH = 100
 FIELD_CHARS = 4096
 METADATA_BYTES = 64 * 1024
 _NOTE_CHARS = 32
+_NOTE_BYTES = 128
 
 
 def bounded(result: ToolResult, limit_bytes: int = LIMIT_BYTES) -> ToolResult:
     """Give the result with at most ``limit_bytes`` (UTF-8) of text and JSON over all its blocks, notes apart.
 
     Images and blobs have 4 MiB together, blocks and citations are at most 64, metadata at most 64 KiB. What is
-    cut is counted in a note in its place, and the whole text is kept in ``full``, up to 16 Mi characters (head and
-    tail beyond). The same object comes back when nothing had to be cut. The result must be storable.
+    cut or left out is counted in a note in its place, and kept whole as an attachment, up to 64 MiB for all of them;
+    the note says where that was not enough. The same object comes back when nothing had to be cut, so a result that
+    was bounded before stays as it is. The result must be storable.
     """
+    attached = Attached(result.attachments)
+    content = _bounded_content(result, limit_bytes, attached)
     citations = tuple(_short_citation(citation) for citation in result.citations[:MAX_CITATIONS])
-    content = _bounded_content(result, limit_bytes)
     metadata = _bounded_metadata(result.metadata)
     output = _shortened(result.output, OUTPUT_CHARS)
-    full = result.full
-    if full is None and not _same(content, result.content):
-        full = "\n".join(text for block in result.content if (text := _text_of(block))) or None
-    full = full and _shortened(full, FULL_CHARS)
-    unchanged = (
-        (
-            metadata is result.metadata
-            and _same(content, result.content)
-            and _same(citations, result.citations)
-        )
+    if (
+        metadata is result.metadata
         and output is result.output
-        and full is result.full
-    )
-    if unchanged:
+        and _same(content, result.content)
+        and _same(citations, result.citations)
+    ):
         return result
-    return replace(result, content=content, citations=citations, metadata=metadata, output=output, full=full)
+    return replace(
+        result,
+        content=content,
+        citations=citations,
+        metadata=metadata,
+        output=output,
+        attachments=attached.attachments,
+    )
 
 
 def storable(result: ToolResult) -> ToolResult:
@@ -79,7 +81,7 @@ def storable(result: ToolResult) -> ToolResult:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            return _from_form(json.loads(text.encode("utf-8", "replace")))
+            return _with_form(result, json.loads(text.encode("utf-8", "replace")))
     except Exception as error:  # whatever it holds, its caller must get an answer for the model
         return error_result(
             f"the tool's result cannot be put in JSON ({_said(error)}): nothing of it was kept"
@@ -133,8 +135,9 @@ def _checked(block: Mapping[str, Any]) -> Mapping[str, Any]:
     return block
 
 
-def _from_form(form: Mapping[str, Any]) -> ToolResult:
-    return ToolResult(
+def _with_form(result: ToolResult, form: Mapping[str, Any]) -> ToolResult:
+    return replace(
+        result,
         content=tuple(block_from_json(block) for block in form["content"]),
         citations=tuple(citation_from_json(citation) for citation in form["citations"]),
         metadata=form["metadata"],
@@ -150,50 +153,56 @@ def _said(error: Exception) -> str:
         return type(error).__name__
 
 
-def _bounded_content(result: ToolResult, limit_bytes: int) -> tuple[Block, ...]:
+def _bounded_content(result: ToolResult, limit_bytes: int, attached: Attached) -> tuple[Block, ...]:
     notes: list[Block] = []
     lost_citations = len(result.citations) - MAX_CITATIONS
     if lost_citations > 0:
         notes.append(TextBlock(f"[… {lost_citations} citations left out …]"))
-    if len(result.content) + len(notes) > MAX_BLOCKS:
+    kept = len(result.content)
+    if kept + len(notes) > MAX_BLOCKS:
         kept = MAX_BLOCKS - len(notes) - 1
-        notes.insert(0, TextBlock(f"[… {len(result.content) - kept} blocks left out …]"))
-    else:
-        kept = len(result.content)
+        left_out = result.content[kept:]
+        notes.insert(0, TextBlock(f"[… {len(left_out)} blocks left out{attached.keep_blocks(left_out)} …]"))
     text_left, blob_left = limit_bytes, BLOB_BYTES
     content: list[Block] = []
     for block in result.content[:kept]:
-        fitted = _fitted(block, text_left, blob_left)
+        fitted = _fitted(block, text_left, blob_left, attached)
         text_left = max(0, text_left - _size(_text_of(fitted)))
         blob_left -= len(_blob_of(fitted))
         content.append(fitted)
     return (*content, *notes)
 
 
-def _fitted(block: Block, text_left: int, blob_left: int) -> Block:
+def _fitted(block: Block, text_left: int, blob_left: int, attached: Attached) -> Block:
     match block:
         case TextBlock(text):
-            return block if _size(text) <= text_left else TextBlock(_cut(text, text_left))
+            cut = _cut(text, text_left, "text/plain", attached)
+            return block if cut is None else TextBlock(cut)
         case JsonBlock():
-            text = _text_of(block)
-            return block if _size(text) <= text_left else TextBlock(_cut(text, text_left))
+            cut = _cut(_text_of(block), text_left, "application/json", attached)
+            return block if cut is None else TextBlock(cut)
         case ImageBlock(data, mime_type):
             if len(data) > blob_left:
-                return TextBlock(f"[an image of type {_short(mime_type)}, {_decoded(data)} bytes, left out]")
+                lost = attached.keep_blob(data, mime_type)
+                return TextBlock(
+                    f"[an image of type {_short(mime_type)}, {_decoded(data)} bytes, left out{lost}]"
+                )
             return block if len(mime_type) <= FIELD_CHARS else replace(block, mime_type=_short(mime_type))
         case ResourceBlock():
-            return _fitted_resource(block, text_left, blob_left)
+            return _fitted_resource(block, text_left, blob_left, attached)
 
 
-def _fitted_resource(block: ResourceBlock, text_left: int, blob_left: int) -> Block:
+def _fitted_resource(block: ResourceBlock, text_left: int, blob_left: int, attached: Attached) -> Block:
     mime_type = _short(block.mime_type or "unknown")
     if block.blob is not None and len(block.blob) > blob_left:
+        lost = attached.keep_blob(block.blob, block.mime_type or "application/octet-stream")
         size = _decoded(block.blob)
-        return TextBlock(f"[resource {_short(block.uri)} of type {mime_type}, {size} bytes, left out]")
+        return TextBlock(f"[resource {_short(block.uri)} of type {mime_type}, {size} bytes, left out{lost}]")
     if max(len(block.uri), len(block.mime_type or "")) > FIELD_CHARS:
         block = replace(block, uri=_short(block.uri), mime_type=block.mime_type and mime_type)
-    if block.text is not None and _size(block.text) > text_left:
-        return replace(block, text=_cut(block.text, text_left))
+    if block.text is not None:
+        cut = _cut(block.text, text_left, block.mime_type or "text/plain", attached)
+        return block if cut is None else replace(block, text=cut)
     return block
 
 
@@ -219,13 +228,21 @@ def _blob_of(block: Block) -> str:
             return ""
 
 
-def _cut(text: str, limit_bytes: int) -> str:
+def _cut(text: str, limit_bytes: int, mime_type: str, attached: Attached) -> str | None:
+    """Give head, note and tail of a text over the limit, and attach it whole; None for one that may stay.
+
+    A note may go over the limit, so that what was cut is not cut again.
+    """
+    if len(text) * 4 <= limit_bytes:
+        return None
     encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= limit_bytes + _NOTE_BYTES:
+        return None
     half = limit_bytes // 2
     head = encoded[:half].decode("utf-8", "ignore")
     tail = encoded[len(encoded) - half :].decode("utf-8", "ignore")
     left_out = len(text) - len(head) - len(tail)
-    note = f"[… {left_out} characters left out …]"
+    note = f"[… {left_out} characters left out{attached.keep_text(encoded, mime_type)} …]"
     return f"{head}\n{note}\n{tail}" if half else note
 
 

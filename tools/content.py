@@ -6,15 +6,19 @@ the external servers and the log all speak in these values.
 
 from __future__ import annotations
 
+import binascii
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any
 
+PIECE_BYTES = 1024 * 1024
+
 
 class ContentError(ValueError):
-    """A JSON object is not the form of a content block or a citation."""
+    """A JSON object is not the form of a content block, a citation or an attachment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,39 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """The whole of something that a result's ``content`` only has in part, or names: ``size`` bytes of ``mime_type``.
+
+    ``digest`` is the SHA-256 of all of it, ``pieces`` those of its parts of ``PIECE_BYTES``, by which it is stored.
+    ``content`` is there on the way to where it is stored, and in what has no store (``callboard.run``, an export).
+    """
+
+    digest: str
+    size: int
+    mime_type: str
+    pieces: tuple[str, ...]
+    content: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, content: bytes, mime_type: str) -> Attachment:
+        """Make the attachment that holds ``content``."""
+        return cls(
+            digest=hashlib.sha256(content).hexdigest(),
+            size=len(content),
+            mime_type=mime_type,
+            pieces=tuple(hashlib.sha256(piece).hexdigest() for piece in pieces_of(content)),
+            content=content,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """The one outcome of one call.
 
     ``outcome`` is ``ok``, ``error`` (the tool or its arguments), ``deadline``, ``killed``, ``denied``,
     ``unavailable``, ``unknown`` (it may have run; it was not repeated) or ``cancelled``.
     An error's text stands in ``content`` as the model will read it. ``output`` is what the tool printed, head and
-    tail; ``full`` is the whole text of a result whose ``content`` was cut. Neither is ever shown to a model, and no
+    tail; ``attachments`` hold the whole of what was cut from ``content``. Neither is ever shown to a model, and no
     tool sets them.
     """
 
@@ -91,7 +121,12 @@ class ToolResult:
     citations: tuple[Citation, ...] = ()
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     output: str = ""
-    full: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+
+def pieces_of(content: bytes) -> list[bytes]:
+    """Give the parts in which a content is stored, in order; at least one."""
+    return [content[at : at + PIECE_BYTES] for at in range(0, max(1, len(content)), PIECE_BYTES)]
 
 
 def error_result(message: str, outcome: str = "error") -> ToolResult:
@@ -146,6 +181,34 @@ def citation_from_json(value: Mapping[str, JsonValue]) -> Citation:
     return Citation(**value)
 
 
+def attachment_to_json(attachment: Attachment) -> dict[str, JsonValue]:
+    """Give the attachment's JSON form; its content, where it is there, is base64 text under ``base64``."""
+    form: dict[str, JsonValue] = {
+        "digest": attachment.digest,
+        "size": attachment.size,
+        "mime_type": attachment.mime_type,
+        "pieces": list(attachment.pieces),
+    }
+    if attachment.content is not None:
+        form["base64"] = binascii.b2a_base64(attachment.content, newline=False).decode("ascii")
+    return form
+
+
+def attachment_from_json(value: Mapping[str, JsonValue]) -> Attachment:
+    """Read an attachment; one that has its content is made anew from that. Raises ContentError on anything else."""
+    try:
+        mime_type, content = value["mime_type"], value.get("base64")
+        if isinstance(mime_type, str) and isinstance(content, str):
+            return Attachment.of(binascii.a2b_base64(content, strict_mode=True), mime_type)
+        digest, size, pieces = value["digest"], value["size"], value["pieces"]
+    except (KeyError, TypeError, AttributeError, ValueError) as fault:
+        raise ContentError(f"not an attachment: {fault}") from fault
+    names = (digest, mime_type, *pieces) if isinstance(pieces, list) else (None,)
+    if type(size) is not int or not all(isinstance(name, str) for name in names):
+        raise ContentError("an attachment has a digest, a size, a mime_type and a list of pieces")
+    return Attachment(digest=digest, size=size, mime_type=mime_type, pieces=tuple(pieces))
+
+
 def result_to_json(result: ToolResult) -> dict[str, JsonValue]:
     """Give the result's JSON form."""
     return {
@@ -155,15 +218,15 @@ def result_to_json(result: ToolResult) -> dict[str, JsonValue]:
         "citations": [citation_to_json(citation) for citation in result.citations],
         "metadata": dict(result.metadata),
         "output": result.output,
-        "full": result.full,
+        "attachments": [attachment_to_json(attachment) for attachment in result.attachments],
     }
 
 
 def result_from_json(form: Mapping[str, JsonValue]) -> ToolResult:
     """Read a result from its JSON form; raises ContentError, KeyError or TypeError on anything else."""
-    full, output = form.get("full"), form.get("output", "")
-    if not isinstance(full, str | None) or not isinstance(output, str):
-        raise ContentError("full and output must be text")
+    output = form.get("output", "")
+    if not isinstance(output, str):
+        raise ContentError("output must be text")
     return ToolResult(
         content=tuple(block_from_json(block) for block in form["content"]),
         is_error=form["is_error"],
@@ -171,5 +234,5 @@ def result_from_json(form: Mapping[str, JsonValue]) -> ToolResult:
         citations=tuple(citation_from_json(citation) for citation in form["citations"]),
         metadata=form["metadata"],
         output=output,
-        full=full,
+        attachments=tuple(attachment_from_json(value) for value in form.get("attachments", ())),
     )

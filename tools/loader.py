@@ -189,7 +189,7 @@ def _spec_of(found: Tool, attribute: str, ref: str, source: bytes, module_ref: s
             raise ModuleFault(module_ref, str(error)) from error
     spec = ToolSpec(
         name=found.name,
-        description=found.description or inspect.cleandoc(type(found).__doc__ or ""),
+        description=found.description or _class_docstring(found),
         parameters=_plain_schema(found, module_ref),
         annotations=found.annotations,
         deadline_s=found.deadline_s,
@@ -199,6 +199,11 @@ def _spec_of(found: Tool, attribute: str, ref: str, source: bytes, module_ref: s
         feature=found.feature,
     )
     return replace(spec, digest=_digest(spec, source, module_ref))
+
+
+def _class_docstring(found: Tool) -> str:
+    """A decorated function without a docstring has none: its class is ours."""
+    return "" if isinstance(found, FunctionTool) else inspect.cleandoc(type(found).__doc__ or "")
 
 
 def _home(found: Tool, attribute: str, module: ModuleType, module_ref: str) -> tuple[str, ModuleType]:

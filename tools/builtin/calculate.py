@@ -17,6 +17,7 @@ def calculate(expression: Annotated[str, Field(min_length=1, max_length=MAX_CHAR
     Knows + - * / // % ** and comparisons, the constants pi, e and tau, and functions such as sqrt, sin
     (radians), log, ln, log10, exp, round, min, max, sum, abs, floor, ceil, factorial, comb, gcd.
 
-    Args: expression: For example (1 + 2) * 3 ** 2, or sqrt(2) / 2. Write 1000, not 1,000.
+    Args:
+        expression: For example (1 + 2) * 3 ** 2, or sqrt(2) / 2. Write 1000, not 1,000.
     """
     return evaluate(expression)

@@ -39,8 +39,9 @@ def search_documents(
     Gives the best passages, each with its document and line numbers. Use it before you answer questions about
     the documents, cite what you use, and read more with read_document.
 
-    Args: query: The words to look for. Several specific words work better than a sentence. limit: How many
-    passages to give.
+    Args:
+        query: The words to look for. Several specific words work better than a sentence.
+        limit: How many passages to give.
     """
     try:
         with DocumentIndex(_folder(context), context.settings.get("index")) as index:

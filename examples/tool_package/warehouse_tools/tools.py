@@ -30,7 +30,11 @@ def count_stock(
 
 @tool(feature="forecast", read_only=True)
 def forecast(context: ToolContext, days: Annotated[int, Field(ge=1, le=30)] = 7) -> str:
-    """Say what will be in stock (a guess)."""
+    """Say what will be in stock (a guess).
+
+    Args:
+        days: How many days ahead.
+    """
     return f"in {days} days: {sum(_read(context).values()) * 9 // 10} pieces"
 
 
@@ -43,7 +47,7 @@ class ScrapArticle(Tool):
         "type": "object",
         "properties": {
             "article": {"type": "string", "description": "The article, in lower case."},
-            "pieces": {"type": "integer", "minimum": 1},
+            "pieces": {"type": "integer", "minimum": 1, "description": "How many pieces are lost."},
         },
         "required": ["article", "pieces"],
         "additionalProperties": False,

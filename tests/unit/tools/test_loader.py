@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from callboard.testing.tool_checks import faults_of
 from callboard.tools.builtin import BUILTIN_MODULES
 from callboard.tools.content import JsonBlock
 from callboard.tools.contract import Annotations, ToolContext, ToolSpec
@@ -402,3 +403,15 @@ def test_what_it_compiles_to_is_kept_too_and_is_what_runs(tmp_path: Path) -> Non
     _forget(path)
     tool = load_tool(found.specs[0], KeptSource(b"not what was compiled", kept.compiled).to_bytes())
     assert execute(tool, {"a": 1, "b": 2}, ToolContext()).content == (JsonBlock(3),)
+
+
+def test_a_function_without_a_docstring_has_no_description_and_not_its_class_one(tmp_path: Path) -> None:
+    file = tmp_path / "poor.py"
+    file.write_text("from callboard import tool\n\n@tool\ndef poor(a: int) -> int:\n    return a\n")
+    (spec,) = specs_of(str(file))
+    assert spec.description == ""
+
+
+def test_the_products_own_tools_pass_the_check_that_others_are_given() -> None:
+    specs = [spec for module in BUILTIN_MODULES for spec in specs_of(module)]
+    assert [(spec.name, faults_of(spec)) for spec in specs if faults_of(spec)] == []
