@@ -17,8 +17,12 @@ from callboard.actors.call_server import ServerCall
 from callboard.actors.call_worker import Listener, WorkerCall
 from callboard.actors.messages import Work
 from callboard.supervisor.child import Child
+from callboard.supervisor.process import start_time
+from callboard.supervisor.table import Row
 from callboard.tools.content import Progress, ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
+from callboard.tools.fork_server import ForkServer, Order
+from callboard.tools.runner import Ends
 
 Finished: TypeAlias = Callable[[str, ToolResult, float], None]
 ProgressTold: TypeAlias = Callable[[str, str, float | None], None]
@@ -51,6 +55,7 @@ class Calls:
         self._running: dict[str, _Call] = {}
         self._prepared: list[WorkerCall] = []
         self._waiting: deque[_Call] = deque()
+        self._forks = ForkServer(f"{host.init.id} (fork server)")
         self._taken = 0
         self._count = 0
 
@@ -73,7 +78,7 @@ class Calls:
         for place in reversed(needed.end):
             self._prepared.pop(place).stop()
         for spec in needed.start:
-            worker = WorkerCall(self._host, self._next_row(), spec, _DEAF)
+            worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._fork)
             worker.start("prepared")
             if worker.is_free:
                 self._prepared.append(worker)
@@ -102,6 +107,8 @@ class Calls:
                 call.way.stop_now()
             elif call.way is not None:
                 call.way.stop()
+        self._forks.close()
+        self._host.table.remove_row(f"{self._host.init.id}.forks")
 
     # ------------------------------------------------------------ places
     def _fill(self) -> None:
@@ -125,9 +132,34 @@ class Calls:
         place = prepared.pick([worker.spec for worker in self._prepared], spec)
         if place is not None:
             return self._prepared.pop(place)
-        worker = WorkerCall(self._host, self._next_row(), spec, _DEAF)
+        worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._fork)
         worker.start()
         return worker
+
+    def _fork(self, order: Order, ends: Ends) -> int:
+        """A conversation with one call has no use for a fork server; one with more does."""
+        if self._count > 1 and not self._forks.pid:
+            self._start_fork_server()
+        return self._forks.fork(order, ends)
+
+    def _start_fork_server(self) -> None:
+        host = self._host
+        try:
+            self._forks.start()
+        except OSError as fault:
+            host.log.warning("no_fork_server", reason=str(fault))
+            return
+        pid = self._forks.pid
+        row = Row(
+            id=f"{host.init.id}.forks",
+            kind="fork_server",
+            parent=host.init.id,
+            state="running",
+            incarnation=1,
+            pid=pid,
+            started_at=start_time(pid),
+        )
+        host.table.put(row)
 
     def _next_row(self) -> str:
         self._count += 1

@@ -14,7 +14,7 @@ from typing import Any
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
 from callboard.actors.worker_folder import make_folder, remove_folder
-from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess, call_of
+from callboard.actors.worker_process import LOOK_EVERY_S, Fork, WorkProcess, call_of
 from callboard.supervisor.child import Child
 from callboard.supervisor.process import start_time
 from callboard.supervisor.table import Row
@@ -45,11 +45,12 @@ class WorkerCall:
     becomes of the call; of a worker that ends without one, only that it is gone.
     """
 
-    def __init__(self, host: Child, row: str, spec: ToolSpec, listener: Listener) -> None:
+    def __init__(self, host: Child, row: str, spec: ToolSpec, listener: Listener, fork: Fork) -> None:
         self.spec = spec
         self._host = host
         self._row = row
         self._listener = listener
+        self._fork = fork
         self._work: Work | None = None
         self._process: WorkProcess | None = None
         self._folder: Path | None = None
@@ -76,7 +77,7 @@ class WorkerCall:
         process: WorkProcess | None = None
         try:
             self._folder = make_folder()
-            process = WorkProcess(self.spec, self._folder, f"{self._row} ({self.spec.name})")
+            process = WorkProcess(self.spec, self._folder, f"{self._row} ({self.spec.name})", self._fork)
             process.start()
         except ToolsError as fault:
             self._fault = refused(self.spec.name, self.spec.limits.sandbox, str(fault))

@@ -1,11 +1,23 @@
-"""What a tool printed: its head and its tail, and how much lay between. Pure."""
+"""What a tool printed: its head and its tail, and how much lay between. Pure.
+
+Where its process crashed, Python has printed the frames that led there; those below the tool's own are ours, the
+same at each crash, and left out. Called by ``actors/worker_process.py``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from pathlib import Path
+
+from callboard.tools import content
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 31 * 1024
+_DUMP = "(most recent call first):"
+_OURS = re.compile(
+    rf'  File "{re.escape(str(Path(content.__file__).parent))}/(execute|runner|decorator|keeper)\.py", line [0-9]+ in '
+)
 
 
 class Captured:
@@ -36,4 +48,21 @@ class Captured:
         tail = b"".join(self._tail)[-TAIL_BYTES:]
         left_out = self.total_bytes - len(self._head) - len(tail)
         note = f"\n[… {left_out} bytes left out …]\n" if left_out else ""
-        return f"{self._head.decode('utf-8', 'replace')}{note}{tail.decode('utf-8', 'replace')}"
+        text = f"{self._head.decode('utf-8', 'replace')}{note}{tail.decode('utf-8', 'replace')}"
+        return _without_our_frames(text) if _DUMP in text else text
+
+
+def _without_our_frames(text: str) -> str:
+    """Take out of each thread's frames (a dump of ``faulthandler``'s) the first that is ours, and all below it."""
+    lines: list[str] = []
+    in_dump = in_ours = False
+    for line in text.splitlines(keepends=True):
+        is_frame = line.startswith("  File ")
+        if line.rstrip().endswith(_DUMP):
+            in_dump, in_ours = True, False
+        elif in_dump and not is_frame and line != "  ...\n":
+            in_dump = in_ours = False
+        in_ours = in_ours or (in_dump and is_frame and _OURS.match(line) is not None)
+        if not in_ours:
+            lines.append(line)
+    return "".join(lines)

@@ -14,6 +14,7 @@ from typing import Any
 
 from callboard.actors.client_approvals import ClientApprovals
 from callboard.actors.client_asking import Asking, send_to
+from callboard.actors.client_attachments import ClientAttachments
 from callboard.actors.client_closing import Closing
 from callboard.actors.client_departure import Departure
 from callboard.actors.client_log import ConversationLog
@@ -56,6 +57,7 @@ from callboard.actors.subscribers import Subscribers
 from callboard.actors.turn import StorageFailed
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure, Principal
+from callboard.tools.content import ToolResult
 
 _LEAVE_UNOPENED_AFTER_S = 0.05
 
@@ -73,6 +75,7 @@ class ClientActor(Child):
         self._team: str = self.init.args["team"]
         self._log = ConversationLog(self._settings.rules)
         self._writer: LogWriter | None = None
+        self._attachments: ClientAttachments | None = None
         self._unwritten = 0
         self._turns: Turns | None = None
         self._approvals: ClientApprovals | None = None
@@ -101,6 +104,7 @@ class ClientActor(Child):
             self._refused,
             self._stuck,
         )
+        self._attachments = ClientAttachments(self, self._id, self._team, answer.epoch)
         if self._log.is_empty and create is not None:
             self.append((create,), lambda: self._awake(answer.damaged))
         else:
@@ -150,7 +154,10 @@ class ClientActor(Child):
 
     def stopping(self) -> bool:
         """A turn under way is left to whoever takes it up: that is no loss."""
-        return self._turns is None or not self._turns.interrupt()
+        if self._turns is None:
+            return True
+        self._turns.calls.stop()
+        return not self._turns.interrupt()
 
     # ------------------------------------------------------------ commands
     def handle(self, envelope: Envelope) -> None:
@@ -246,17 +253,13 @@ class ClientActor(Child):
         self.finish("shutdown")
 
     def handle_notice(self, message: Any, sender: Any) -> None:
-        """Take text from the model, or word from a worker."""
+        """Take text from the model."""
         turns = self._turns
-        if turns is None:
-            return
         match message:
-            case ModelText(request_id, text):
+            case ModelText(request_id, text) if turns is not None:
                 if turns.is_awaited(request_id) and turns.started is not None:
                     turn_id = turns.started.turn_id
                     self._subscribers.live(turn_id, TextDelta(turn_id=turn_id, text=text), self.now())
-            case _:
-                turns.calls.take(message)
 
     # ------------------------------------------------------------ the log and its readers
     def append(self, events: tuple[Event, ...], then: Callable[[], None]) -> None:
@@ -264,6 +267,11 @@ class ClientActor(Child):
         assert self._writer is not None
         self._unwritten += len(events)
         self._writer.append(events, then)
+
+    def store(self, result: ToolResult, then: Callable[[ToolResult], None]) -> None:
+        """Store what is large in a result; ``then`` is called with it as it is to be logged."""
+        assert self._attachments is not None
+        self._attachments.store(result, then)
 
     def _durable(self, events: tuple[Event, ...]) -> None:
         self._unwritten -= len(events)

@@ -63,6 +63,10 @@ class Owner(Protocol):
         """Append to the log; ``then`` is called when it is durable."""
         ...
 
+    def store(self, result: ToolResult, then: Callable[[ToolResult], None]) -> None:
+        """Store what is large in a result; ``then`` is called with it as it is to be logged."""
+        ...
+
     def turn_over(self, ending: Event) -> None:
         """Hear that a turn has ended, before the next one begins."""
         ...
@@ -278,6 +282,7 @@ class Turns:
             timer.cancel()
         self._timers.clear()
         self.present = self.started = self._asking = None
+        self.calls.prepare(())
 
     def _set_timer(self, due: DeadlinePassed | StepTimedOut, after_s: float | None) -> None:
         former = self._timers.pop(type(due), None)
@@ -306,6 +311,7 @@ class Turns:
             turn_at=effect.turn_at,
             policy=self._template.context_policy,
         )
+        self.calls.prepare(tools)
 
     def _judged(self, turn: Turn, given: ModelReplied) -> ModelReplied:
         reply = turn.with_unique_ids(given.reply)
@@ -324,11 +330,15 @@ class Turns:
         return self.started is not None and self._model.is_present(request_id)
 
     def _call_finished(self, call_id: str, result: ToolResult, duration_s: float, decision: str) -> None:
-        kept = bounded(storable(result))
-        finished = CallFinished(
-            call_id=call_id, result=kept, duration_s=round(duration_s, 4), decision=decision
-        )
-        self.feed(finished)
+        turn = self.present
+
+        def stored(kept: ToolResult) -> None:
+            finished = CallFinished(
+                call_id=call_id, result=kept, duration_s=round(duration_s, 4), decision=decision
+            )
+            self._feed_to(turn, finished)
+
+        self._owner.store(bounded(storable(result)), stored)
 
     def _progressed(self, call_id: str, text: str, fraction: float | None) -> None:
         progress = ToolProgress(turn_id=self._turn_id, call_id=call_id, text=text, fraction=fraction)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from callboard.actors.attachments import without_contents
 from callboard.actors.events import ConversationOpened, Event, EventError, event_from_json, event_to_json
 from callboard.actors.messages import (
     AppendEvents,
@@ -19,11 +20,13 @@ from callboard.actors.messages import (
     GetUnfinished,
     History,
     ImportLog,
+    KeepPieces,
     ListLogs,
     LogList,
     LogOpened,
     OpenLog,
     ReadLog,
+    ReadPiece,
     UnfinishedLog,
 )
 from callboard.actors.names import JOURNAL
@@ -96,6 +99,11 @@ def _carry_out(store: Any, command: Any) -> Any:
             case ReadLog(conversation_id=conversation, team=team, after=after, limit=limit):
                 records, more = store.read(conversation, team, max(0, after), _page(limit))
                 return History(events=_events(conversation, records), more=more)
+            case KeepPieces(conversation_id=conversation, team=team, epoch=epoch, pieces=pieces):
+                store.keep(conversation, team, epoch, pieces)
+                return True
+            case ReadPiece(conversation_id=conversation, team=team, digest=digest):
+                return store.piece(conversation, team, digest)
             case ListLogs(team=team, user=user, limit=limit, before=before):
                 return _list(store, team, user, _page(limit), before)
             case Expire(default_age_s=default, per_team=per_team):
@@ -104,7 +112,8 @@ def _carry_out(store: Any, command: Any) -> Any:
                 store.delete(conversation, team)
                 return True
             case ImportLog(conversation_id=conversation, team=team, events=events):
-                return store.insert(conversation, team, _numbered(events))
+                slim, contents = without_contents(events)
+                return store.insert(conversation, team, _numbered(slim), pieces=contents)
             case _:
                 return Failure(kind="unknown_command", message=f"the journal does not know {command!r}")
     except JournalError as error:

@@ -20,18 +20,17 @@ class ThreadNews(Generic[T]):
 
     def __init__(self) -> None:
         self._news: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._has_rung = False
         self.ready_fd, self._ring_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         PRIVATE_FDS.update((self.ready_fd, self._ring_fd))
 
     def put(self, *news: T) -> None:
-        """Hand over, from the thread."""
+        """Hand over, from the thread; it rings once until that is heard."""
         for item in news:
             self._news.put(item)
-        if news:
-            try:
-                os.write(self._ring_fd, b".")
-            except BlockingIOError:
-                return  # the pipe is full of rings that were not heard yet
+        if news and not self._has_rung:
+            self._has_rung = True
+            os.write(self._ring_fd, b".")
 
     def take(self) -> list[T]:
         """Give the news since the last time, in order, in the actor's own thread."""
@@ -40,6 +39,7 @@ class ThreadNews(Generic[T]):
                 continue
         except BlockingIOError:
             pass
+        self._has_rung = False  # before the queue is looked into: what comes in later rings anew
         news = []
         while not self._news.empty():
             news.append(self._news.get())

@@ -14,7 +14,7 @@ from callboard.tools.sandbox_plan import EXIT_CHANNEL_LOST
 
 Cause: TypeAlias = Literal["deadline", "memory", "cpu", "output", "processes", "folder", "result"]
 
-RESULT_BYTES = 64 * 1024 * 1024
+RESULT_BYTES = 96 * 1024 * 1024
 _SAID_CHARS = 300
 
 

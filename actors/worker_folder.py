@@ -1,7 +1,9 @@
 """The private folders of calls: one each, among the machine's temporary files, gone with the call.
 
-A worker that was killed leaves its folder; whoever makes the next one takes it out. They lie in no folder of the
-system's, for a tool that fills its own would fill that one's disk. Nothing else is decided here.
+Whoever makes one removes it. What a maker that was killed left is known by the maker's pid and start in its name,
+and removed by who comes after: the daemon at its start and when it has ended orphans, or who started the maker.
+They lie in no folder of the system's, for a tool that fills its own would fill that one's disk. Nothing else is
+decided here.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from callboard.supervisor.process import start_tick
+
 _MODE = 0o700
 _PREFIX = "callboard-call-"
-_LOOKED_AT = 5000
-_AT_ONCE = 20
+_LOOKED_AT = 50_000
+_AT_ONCE = 100
 
 
 def make_folder() -> Path:
-    """Make this process's private folder, under a name that nobody foresees; raises OSError."""
+    """Make a private folder of this process's, under a name that nobody foresees; raises OSError."""
     pid = os.getpid()
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{_start(pid)}-"))
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{start_tick(pid)}-"))
 
 
 def remove_folder(folder: Path) -> None:
@@ -33,12 +37,17 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder, onerror=_open_and_retry)
 
 
-def remove_stale() -> None:
-    """Remove folders of this user's whose worker is gone; a few at a time, and as far as the place is not too full."""
+def remove_stale(maker: int | None = None) -> None:
+    """Remove folders of this user's whose maker is gone, or those of one that is; a hundred at a time.
+
+    It is as slow as the place of temporary files is full, so not to be called for each call. Raises OSError where
+    that cannot be listed.
+    """
+    prefix = _PREFIX if maker is None else f"{_PREFIX}{maker}-"
     found = []
     with os.scandir(tempfile.gettempdir()) as entries:
         for _, entry in zip(range(_LOOKED_AT), entries, strict=False):
-            if entry.name.startswith(_PREFIX) and _is_stale(entry):
+            if entry.name.startswith(prefix) and _is_stale(entry):
                 found.append(Path(entry.path))
     for folder in found[:_AT_ONCE]:
         remove_folder(folder)
@@ -54,17 +63,8 @@ def _is_stale(entry: os.DirEntry[str]) -> bool:
         mine
         and entry.is_dir(follow_symlinks=False)
         and pid.isdigit()
-        and _start(int(pid)) != rest.partition("-")[0]
+        and str(start_tick(int(pid))) != rest.partition("-")[0]
     )
-
-
-def _start(pid: int) -> str:
-    """The kernel's tick at which the process started; empty when there is none, so no pid is mistaken for another."""
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return data[data.rfind(b")") + 2 :].split()[19].decode("ascii")
 
 
 def _open_and_retry(_function: object, path: str, _fault: object) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import importlib.util
 import json
 import os
@@ -21,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 from callboard.actors import worker_endings as endings
 from callboard.actors import worker_tree as tree
@@ -30,12 +29,15 @@ from callboard.actors.messages import Work
 from callboard.actors.worker_endings import RESULT_BYTES, Cause
 from callboard.tools.content import ContentError, Progress, ToolResult, error_result, result_from_json
 from callboard.tools.contract import ToolSpec
-from callboard.tools.keeper import keep
+from callboard.tools.fork_server import Order, fork_worker
+from callboard.tools.keeper import LAST_WORD_BYTES, last_word
 from callboard.tools.kept_source import read_kept
 from callboard.tools.limits import Limits
-from callboard.tools.runner import BOOT, Ends, Setup, run_executed, run_forked
+from callboard.tools.runner import BOOT, Ends, Setup
 from callboard.tools.sandbox_host import host
 from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP, Host, Place, Plan, make_plan
+
+Fork: TypeAlias = Callable[[Order, Ends], int]
 
 LOOK_EVERY_S = 0.1
 _NICE_AFTER_S = 0.1
@@ -53,8 +55,9 @@ class WorkProcess:
     ``end`` it, take its ``result``, and ``reap`` until nothing of it is left; at last ``close``.
     """
 
-    def __init__(self, spec: ToolSpec, folder: Path, title: str = "") -> None:
+    def __init__(self, spec: ToolSpec, folder: Path, title: str = "", fork: Fork = fork_worker) -> None:
         self._title = title or spec.name
+        self._fork = fork
         self._spec = spec
         self._folder = folder
         self._limits: Limits = spec.limits
@@ -79,14 +82,14 @@ class WorkProcess:
         code = () if by_fork else _code_paths(self._spec.module)
         place = Place(folder=str(self._folder), code=code)
         plan = make_plan(self._limits, Host() if by_fork else host(), place, os.environ)
-        setup = _setup(self._spec, plan)
+        setup = _setup(self._spec, plan).to_json().encode("ascii")
         self.channel_fd, channel_w = os.pipe2(os.O_CLOEXEC)
         self.output_fd, output_w = os.pipe2(os.O_CLOEXEC)
         call_r, self._call_w = os.pipe2(os.O_CLOEXEC)
-        self._request = os.memfd_create("callboard-call")
+        self._request = _shared_memory(setup)
         ends = Ends(calls=call_r, request=self._request, output=output_w, channel=channel_w)
         try:
-            self.pid = _fork(self._title, plan, setup, ends)
+            self.pid = self._fork(_order(self._title, plan, setup), ends)
             self.pidfd = os.pidfd_open(self.pid)
         except BaseException:
             self.close()
@@ -179,16 +182,16 @@ class WorkProcess:
     def _take_lines(self, searched: int) -> list[Progress]:
         progress = []
         while (end := self._received.find(b"\n", searched)) >= 0:
-            line = bytes(self._received[:end])
-            del self._received[: end + 1]
+            line, self._received = self._received, self._received[end + 1 :]
+            del line[end:]
             searched = 0
             if self._result is None:
                 progress += self._take(line)
         return progress
 
-    def _take(self, line: bytes) -> list[Progress]:
+    def _take(self, line: bytearray) -> list[Progress]:
         try:
-            match json.loads(line):
+            match _parsed(line):
                 case {"up": int(resident)} if not self._is_up:
                     self._is_up = True
                     self._resident_at_start = resident
@@ -215,18 +218,19 @@ class WorkProcess:
             return
         if self.pidfd >= 0 and not self.is_over:
             self._collect()
-            self._code = _exit_code(self.pid, self._limits.sandbox)
+            self._code = _exit_code(last_word(self._request), self._limits.sandbox)
         tree.kill_all(tree.below(self.pid))
         if self.output_fd >= 0 and self.output_is_open:
             self.read_output()
 
     def reap(self) -> bool:
-        """Collect the worker, which ends when all of the call has; True when that is done. Only after ``end``."""
+        """See whether the worker has ended, which it does when all of the call has. Only after ``end``."""
         if not self.pid:
             return True
-        if not tree.collect(self.pid):
+        if not select.select([self.pidfd], [], [], 0)[0]:
             tree.kill_all(tree.below(self.pid))
             return False
+        tree.collect(self.pid)
         self.pid = 0
         return True
 
@@ -280,14 +284,17 @@ def call_of(work: Work) -> bytes:
     return json.dumps(form).encode("ascii")
 
 
-def _exit_code(pid: int, profile: str) -> int | None:
-    """Say how a child ended, negative for a signal, and leave it to be reaped; None while it runs."""
-    info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if info is None:
-        return None
-    code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
-    # Bubblewrap says a signal as a shell does.
-    return _SIGNALLED - code if profile == "isolated" and code > _SIGNALLED else code
+def _parsed(line: bytearray) -> Any:
+    """A line may have 90 MB: it is let go of as soon as it is text."""
+    text = line.decode("utf-8")
+    line.clear()
+    return json.loads(text)
+
+
+def _exit_code(said: int | None, profile: str) -> int | None:
+    """Bubblewrap says a signal as a shell does."""
+    isolated = profile == "isolated" and said is not None and said > _SIGNALLED
+    return _SIGNALLED - said if isolated and said is not None else said
 
 
 def _read(fd: int) -> bytes | None:
@@ -312,23 +319,20 @@ def _setup(spec: ToolSpec, plan: Plan) -> Setup:
     )
 
 
-def _fork(title: str, plan: Plan, setup: Setup, ends: Ends) -> int:
-    """Fork the worker, which forks the call's process below itself; gives the worker's pid."""
-    run: Callable[[int], NoReturn]
+def _order(title: str, plan: Plan, setup: bytes) -> Order:
+    command: tuple[str, ...] = ()
     if plan.by_exec:
-        given = setup.to_json().encode("ascii")
-        with os.fdopen(os.dup(ends.request), "wb") as file:
-            file.write(given)
         path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
-        command = (*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(len(given)))
-        run = functools.partial(run_executed, command, plan.environment, ends=ends)
-    else:
-        run = functools.partial(run_forked, setup, ends=ends)
-    parent_pid = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        keep(parent_pid, title, run)
-    return pid
+        command = (*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(len(setup)))
+    return Order(title=title, command=command, environment=plan.environment, setup_bytes=len(setup))
+
+
+def _shared_memory(setup: bytes) -> int:
+    """Give memory that begins with room for the worker's last word, and the setup behind that."""
+    fd = os.memfd_create("callboard-call")
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(bytes(LAST_WORD_BYTES) + setup)
+    return fd
 
 
 def _code_paths(module: str | None) -> tuple[str, ...]:

@@ -95,12 +95,10 @@ def kill_all(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def collect(pid: int) -> bool:
-    """Take a child's exit status; False while it runs, True too when it was taken before."""
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True
+def collect(pid: int) -> None:
+    """Take the exit status of a process that has ended, if it is the caller's child to reap."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
 
 
 def _children(pid: int) -> list[int]:

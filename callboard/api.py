@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from callboard.actors.attachments import NoAttachment, find, whole, with_contents
 from callboard.actors.events import ConversationOpened, Event
 from callboard.actors.messages import (
     ConversationIsOpen,
@@ -28,6 +29,7 @@ from callboard.actors.messages import (
     LogList,
     OpenConversation,
     ReadLog,
+    ReadPiece,
     Registry,
     Reloaded,
     ReloadTools,
@@ -51,6 +53,7 @@ from callboard.views import ActorInfo, ConversationInfo, ReloadReport, ServerInf
 
 __all__ = ["Conversation", "System", "connect"]
 
+_T = TypeVar("_T")
 _ANSWER_S = 20.0
 _STOP_S = 8.0
 
@@ -180,6 +183,34 @@ class System:
             events += part.events
             more = part.more and bool(part.events)
         return events
+
+    def attachment(
+        self, conversation_id: str, digest: str, *, team: str = "", user: str | None = None
+    ) -> bytes:
+        """Give the whole of a result that its event only has in part: an attachment of a ToolCallFinished.
+
+        ``digest`` is the attachment's, or how it begins. ``user`` None: whosever in the team the conversation is.
+        Raises ConversationNotFound, Refused (no such attachment) or Unavailable.
+        """
+        events = self.history(conversation_id, team=team, user=user)
+        return self._attached(conversation_id, team, lambda piece: whole(find(events, digest), piece))
+
+    def whole_history(self, conversation_id: str, *, team: str = "", user: str | None = None) -> list[Event]:
+        """Give a conversation's log with the contents of its attachments, for an export; may be very large."""
+        events = self.history(conversation_id, team=team, user=user)
+        return self._attached(conversation_id, team, lambda piece: with_contents(events, piece))
+
+    def _attached(self, conversation_id: str, team: str, read: Callable[[Callable[[str], bytes]], _T]) -> _T:
+        def piece(digest: str) -> bytes:
+            command = ReadPiece(conversation_id=conversation_id, team=team, digest=digest)
+            answer = self._request(command, to=JOURNAL)
+            assert isinstance(answer, bytes)
+            return answer
+
+        try:
+            return read(piece)
+        except NoAttachment as fault:
+            raise Refused(str(fault)) from fault
 
     def delete_conversation(self, conversation_id: str, *, team: str = "", user: str | None = None) -> None:
         """Stop the conversation, whatever it is doing, and delete its log and what only it needs.

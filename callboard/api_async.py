@@ -88,6 +88,18 @@ class AsyncSystem:
             self._system.history, conversation_id, team=team, user=user, after=after
         )
 
+    async def attachment(
+        self, conversation_id: str, digest: str, *, team: str = "", user: str | None = None
+    ) -> bytes:
+        """Give the whole of a result that its event only has in part."""
+        return await asyncio.to_thread(self._system.attachment, conversation_id, digest, team=team, user=user)
+
+    async def whole_history(
+        self, conversation_id: str, *, team: str = "", user: str | None = None
+    ) -> list[Event]:
+        """Give a conversation's log with the contents of its attachments."""
+        return await asyncio.to_thread(self._system.whole_history, conversation_id, team=team, user=user)
+
     async def delete_conversation(
         self, conversation_id: str, *, team: str = "", user: str | None = None
     ) -> None:
@@ -222,6 +234,10 @@ class AsyncConversation:
     async def history(self) -> list[Event]:
         """Give the conversation's log."""
         return await asyncio.to_thread(self._conversation.history)
+
+    async def attachment(self, digest: str) -> bytes:
+        """Give the whole of a result that its event only has in part."""
+        return await asyncio.to_thread(self._conversation.attachment, digest)
 
     async def close(self) -> None:
         """End the conversation."""

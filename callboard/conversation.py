@@ -255,6 +255,13 @@ class Conversation:
             more = part.more
         return events
 
+    def attachment(self, digest: str) -> bytes:
+        """Give the whole of a result that its event only has in part; ``digest`` is an attachment's, or how it begins.
+
+        Raises Refused when there is none.
+        """
+        return self._system.attachment(self.id, digest, team=self.principal.team, user=self.principal.user)
+
     def close(self) -> None:
         """End the conversation: a turn under way is cancelled, no further one is accepted; the log stays."""
         self._command(CloseConversation())

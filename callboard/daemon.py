@@ -23,13 +23,13 @@ from pathlib import Path
 from callboard.config import Config
 from callboard.errors import CallboardError, ConfigError, DaemonFailed
 from callboard.paths import private_dir, runtime_dir, runtime_path
+from callboard.private_remains import LOCK, remove_remains
 
 EXIT_OK = 0
 EXIT_GAVE_UP = 1
 EXIT_CONFIG = 2
 EXIT_NOT_STARTED = 3
 _INFO = "system.json"
-_LOCK = "lock"
 _PRIVATE_STATE = "state"
 
 
@@ -59,7 +59,7 @@ def read_info(folder: Path) -> SystemInfo | None:
 def is_running(folder: Path) -> bool:
     """True while a process holds the system's lock."""
     try:
-        fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -132,9 +132,13 @@ def _run_tree(
     from callboard.actors import names
     from callboard.actors.messages import ReloadTools
     from callboard.settings import settings_of
+    from callboard.supervisor import wiping
     from callboard.supervisor.mends import MendError
     from callboard.supervisor.outermost import Outermost, StartError
     from callboard.tree import root_args
+
+    def tidy() -> None:
+        _take_away_remains(folder)
 
     def up(lives: int) -> None:
         info = SystemInfo(
@@ -151,22 +155,41 @@ def _run_tree(
         _write(folder / _INFO, json.dumps(asdict(info)))
         if lives == 1 and announce is not None:
             announce(info)
+        tidy()
 
     settings = settings_of(config, folder, state_dir)
+    wiping.known(settings.secrets())
     if journal_wrapper:
         settings = replace(settings, journal_wrapper=journal_wrapper)
     reload = (names.CATALOGUE, ReloadTools())
     outermost = Outermost(
-        folder, root_args(settings), partial(mail.open_system, folder), up, lease_fd, reload
+        folder, root_args(settings), partial(mail.open_system, folder), up, lease_fd, reload, on_orphans=tidy
     )
     try:
         return outermost.run()
     except (StartError, mail.MailError, MendError) as fault:
         raise DaemonFailed(f"the system {name} did not start: {fault}") from fault
+    finally:
+        tidy()
+
+
+def _take_away_remains(folder: Path) -> None:
+    """Remove what killed processes of this user left: the folders of calls, and of whole private systems."""
+    from callboard.actors.worker_folder import remove_stale
+    from callboard.supervisor.log import open_log
+
+    try:
+        remove_stale()
+        removed = remove_remains(folder.parent)
+    except OSError as fault:
+        open_log(folder, child="daemon").warning("remains_stay", reason=str(fault))
+        return
+    if removed:
+        open_log(folder, child="daemon").info("remains_removed", systems=removed)
 
 
 def _take_lock(folder: Path, name: str) -> int:
-    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPEAT_S = 1.0
 _FIRST_REPEAT_S = 0.25
 _LOOK_AGAIN_S = 0.02
-_SPARE_ENDPOINTS = 8
+_SPARE_ENDPOINTS = 64
 
 
 class Mailbox:
@@ -114,6 +114,7 @@ class Exchange:
         self._to = to
         self._repeat_at = 0.0
         self._sent = 0
+        self._has_heard = False
 
     def next(self, timeout_s: float) -> Any | None:
         """Give the next answer, repeating the request as needed; None after ``timeout_s`` seconds without one."""
@@ -123,6 +124,7 @@ class Exchange:
                 self._repeat_at = now + self._send()
             message = self._endpoint.receive(max(0.001, min(self._repeat_at, give_up_at) - now))
             if isinstance(message, Reply) and message.request_id == self._request_id:
+                self._has_heard = True
                 return message.body
         return None
 
@@ -143,4 +145,4 @@ class Exchange:
         )
         self._endpoint.send(found[0], envelope)
         self._sent += 1
-        return _FIRST_REPEAT_S if self._sent < 3 else REPEAT_S
+        return _FIRST_REPEAT_S if self._sent < 3 and not self._has_heard else REPEAT_S

@@ -5,6 +5,7 @@ It starts a worker process (``callboard/run_worker.py``) by exec and waits for i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from callboard.actors.messages import Work
+from callboard.actors.worker_folder import remove_stale
 from callboard.run_worker import BOOT, work_to_json
 from callboard.supervisor.process import describe_exit
 from callboard.tools.content import ContentError, Progress, ToolResult, error_result, result_from_json
@@ -72,7 +74,7 @@ def run_one(
         finally:
             worker.terminate()
             worker.wait(_LEAVE_S)
-    return lost(spec.name, worker.returncode)
+    return lost(spec.name, worker)
 
 
 def read_line(name: str, line: bytes) -> Progress | ToolResult:
@@ -89,8 +91,10 @@ def read_line(name: str, line: bytes) -> Progress | ToolResult:
         return error_result(f"{name} gave a result that cannot be read: {fault}")
 
 
-def lost(name: str, code: int | None) -> ToolResult:
-    """Give the result of a call whose worker ended without one."""
-    how = describe_exit(code)
+def lost(name: str, worker: subprocess.Popen[bytes]) -> ToolResult:
+    """Give the result of a call whose worker has ended without one, and remove the folder that it left."""
+    with contextlib.suppress(OSError):  # the next system that starts will remove it
+        remove_stale(worker.pid)
+    how = describe_exit(worker.returncode)
     verb = "" if how.startswith("exited") else "was "
     return error_result(f"{name} did not finish: its process {verb}{how}", "killed")

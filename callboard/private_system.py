@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from callboard.config import Config
 from callboard.daemon import SystemInfo, read_info
 from callboard.errors import DaemonFailed, Unavailable
 from callboard.paths import runtime_dir
+from callboard.private_remains import private_name
 from callboard.supervisor import log
 
 _END_S = 6.0
@@ -33,7 +33,7 @@ class PrivateSystem:
     @classmethod
     def start(cls, config: Config, timeout_s: float) -> Self:
         """Start it and wait until it is up; raises DaemonFailed with its last words, or with why it cannot start."""
-        name = f"private-{os.getpid()}-{secrets.token_hex(4)}"
+        name = private_name()
         folder = runtime_dir(name)
         try:
             system = cls._launch(config, name, folder)

@@ -110,7 +110,7 @@ class _Worker:
 
     def result(self) -> ToolResult:
         """Give the result that was sent, or say what became of the worker; only after ``close``."""
-        return self._result if self._result is not None else lost(self._name, self._process.returncode)
+        return self._result if self._result is not None else lost(self._name, self._process)
 
     def _receive(self) -> None:
         try:

@@ -22,10 +22,11 @@ from typing import Any
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
 from callboard.actors.worker_folder import make_folder, remove_folder
-from callboard.actors.worker_process import LOOK_EVERY_S, WorkProcess, call_of
+from callboard.actors.worker_process import LOOK_EVERY_S, Fork, WorkProcess, call_of
 from callboard.tools.content import Progress, ToolResult, error_result, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.errors import ToolsError
+from callboard.tools.fork_server import fork_worker
 from callboard.tools.limits import limits_from_json
 
 BOOT = (
@@ -55,7 +56,9 @@ def main() -> None:
             say({"result": result_to_json(result)})
 
 
-def keep(work: Work, stop_fd: int, progressed: Callable[[Progress], None]) -> ToolResult | None:
+def keep(
+    work: Work, stop_fd: int, progressed: Callable[[Progress], None], fork: Fork = fork_worker
+) -> ToolResult | None:
     """Run the call to its end and give its result; None when ``stop_fd`` became readable first.
 
     Whatever the call started is gone.
@@ -64,7 +67,7 @@ def keep(work: Work, stop_fd: int, progressed: Callable[[Progress], None]) -> To
         folder = make_folder()
     except OSError as fault:
         return error_result(f"no process could be started for {work.spec.name}: {fault}", "unavailable")
-    process = WorkProcess(work.spec, folder)
+    process = WorkProcess(work.spec, folder, fork=fork)
     try:
         call = call_of(work)
         process.start()

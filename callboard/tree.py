@@ -35,7 +35,13 @@ def root_args(settings: Settings) -> dict[str, object]:
                 (),
                 dynamic=True,
                 max_children=settings.max_conversations,
-                preload=(_WIPE, "callboard.actors.client", "callboard.tools.runner", _WORKERS_NEED),
+                preload=(
+                    _WIPE,
+                    "callboard.actors.client",
+                    "callboard.tools.runner",
+                    "asyncio",
+                    _WORKERS_NEED,
+                ),
             ),
             _permanent(
                 names.CALLER,

@@ -18,9 +18,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from callboard.storage import journal_care, journal_lists, journal_removal
-from callboard.storage.journal_batch import Batch, time_of, unknown
+from callboard.storage.journal_batch import Batch, check_epoch, time_of, unknown
 from callboard.storage.journal_log import Found, put_in_quarantine, read_log
 from callboard.storage.journal_outline import Outline, advance
+from callboard.storage.journal_pieces import get_piece, put_pieces
 from callboard.storage.journal_store import JournalStore
 from callboard.storage.journal_streams import Diverged, Key, Stream, Streams, mark_damaged
 from callboard.storage.journal_terms import (
@@ -101,7 +102,27 @@ class Journal:
                 return [answer for append in appends for answer in self.commit([append])]
             return [fault] * len(appends)
 
+    def keep(
+        self, conversation: str, team: str, epoch: int, pieces: Sequence[bytes], kind: str = CONVERSATION
+    ) -> None:
+        """Keep contents beside the owner's log, durably, each to be had by its SHA-256; again: harmless.
+
+        They go with the log. A piece is at most 4 MiB; ``stale_epoch`` as for an append.
+        """
+        self._steadily(lambda: self._keep((team, kind, conversation), epoch, pieces))
+
     # ------------------------------------------------------------ readers'
+    def piece(self, conversation: str, team: str, digest: str, kind: str = CONVERSATION) -> bytes:
+        """Give a content that was kept beside the log; ``unknown`` when the log has none of this digest."""
+        return self._steadily(lambda: self._piece((team, kind, conversation), digest))
+
+    def _piece(self, key: Key, digest: str) -> bytes:
+        with self._store.transaction(write=False) as connection:
+            stream = self._streams.find(connection, [key], lock=False).get(key)
+            if stream is None:
+                raise unknown(key[2])
+            return get_piece(connection, stream, digest)
+
     def read(
         self, conversation: str, team: str, after: int = 0, limit: int = 1000, kind: str = CONVERSATION
     ) -> tuple[tuple[Record, ...], bool]:
@@ -141,9 +162,17 @@ class Journal:
 
     # ------------------------------------------------------------ whole logs
     def insert(
-        self, conversation: str, team: str, records: Sequence[Record], kind: str = CONVERSATION
+        self,
+        conversation: str,
+        team: str,
+        records: Sequence[Record],
+        kind: str = CONVERSATION,
+        pieces: Sequence[bytes] = (),
     ) -> int:
-        """Write a whole new log, numbered from 1 on; gives its last number. ``conflict`` when it exists."""
+        """Write a whole new log, numbered from 1 on, and what is kept beside it; gives its last number.
+
+        ``conflict`` when it exists.
+        """
         key = (team, kind, conversation)
         now = self._clock()
         self._streams.forget([key])
@@ -160,6 +189,7 @@ class Journal:
             )
             last = batch.take(append, now)
             written = batch.write(self._streams)
+            put_pieces(connection, owned, pieces)
         self._streams.remember(written)
         return last
 
@@ -200,15 +230,18 @@ class Journal:
         journal_care.backup(self._store, Path(path))
 
     def export(self, team: str | None = None) -> Iterator[dict[str, Any]]:
-        """Give every record of all logs (of one team's) as ``{team, kind, conversation, record}``, log by log."""
+        """Give all logs (of one team's), log by log: each record as ``{team, kind, conversation, record}``.
+
+        Behind its records stands what is kept beside a log, base64 under ``piece`` instead.
+        """
         return journal_care.export(self._store, team)
 
     def import_(self, lines: Iterable[Mapping[str, Any]]) -> int:
         """Write what ``export`` gave, each log in one transaction; gives how many. ``conflict`` when one exists."""
         count = 0
-        for key, records in journal_care.logs_of(lines):
+        for key, records, pieces in journal_care.logs_of(lines):
             team, kind, conversation = key
-            self.insert(conversation, team, records, kind)
+            self.insert(conversation, team, records, kind, pieces)
             count += 1
         return count
 
@@ -265,6 +298,14 @@ class Journal:
             written = batch.write(self._streams)
         self._streams.remember(written)
         return answers
+
+    def _keep(self, key: Key, epoch: int, pieces: Sequence[bytes]) -> None:
+        with self._writing() as connection:
+            stream = self._streams.find(connection, [key]).get(key)
+            if stream is None:
+                raise unknown(key[2])
+            check_epoch(stream, epoch)
+            put_pieces(connection, stream, pieces)
 
     def _owned(self, connection: Connection, stream: Stream, found: Found) -> Stream:
         """The stream in its new owner's hands. What the row says is made anew from the log: it may be damaged, too."""

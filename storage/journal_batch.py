@@ -42,9 +42,7 @@ class Batch:
         stream = self._after.get(key) or self._before.get(key)
         if stream is None:
             raise unknown(append.conversation)
-        if append.epoch != stream.epoch or append.epoch < 1:
-            message = f"{append.conversation!r} is at epoch {stream.epoch}, not {append.epoch}: open it again"
-            raise JournalError(STALE_EPOCH, message)
+        check_epoch(stream, append.epoch)
         fresh = self._fresh(append.conversation, stream, append.records)
         if not fresh:
             return stream.last_seq
@@ -103,6 +101,13 @@ class Batch:
             there: Any = self._written.get((stream.id, seq)) or old.get(seq)
             if there is None or not same_record(there, record):
                 raise JournalError(CONFLICT, f"{conversation!r}: seq {seq} is written with other content")
+
+
+def check_epoch(stream: Stream, epoch: int) -> None:
+    """Raise JournalError ``stale_epoch`` for another epoch than the present owner's."""
+    if epoch != stream.epoch or epoch < 1:
+        message = f"{stream.key[2]!r} is at epoch {stream.epoch}, not {epoch}: open it again"
+        raise JournalError(STALE_EPOCH, message)
 
 
 def unknown(conversation: str) -> JournalError:

@@ -6,6 +6,8 @@ off when the log is opened next. Called by ``storage/journal.py``.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import os
 import sqlite3
@@ -14,10 +16,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, func, select
+from sqlalchemy import Connection, Row, exists, func, select, tuple_
 
 from callboard.storage import journal_wal
 from callboard.storage.journal_log import read_log
+from callboard.storage.journal_pieces import loose_pieces
 from callboard.storage.journal_store import JournalStore
 from callboard.storage.journal_streams import Key, Stream, stream_of
 from callboard.storage.journal_terms import (
@@ -33,6 +36,7 @@ from callboard.storage.schema import attachments, quarantine, streams, uses
 
 _COMPLAINTS = 100
 _STREAMS_AT_A_TIME = 500
+_CONTENTS_AT_A_TIME = 16
 
 
 # ------------------------------------------------------------ check
@@ -85,7 +89,33 @@ def _of_a_stream(store: JournalStore, stream: Stream) -> Iterator[Complaint]:
         yield Complaint(problem=problem, conversation=name, team=team)
 
 
-def _of_attachments(store: JournalStore) -> list[Complaint]:
+def _of_attachments(store: JournalStore) -> Iterator[Complaint]:
+    yield from _unused(store)
+    lost = select(uses.c.team, uses.c.digest).where(
+        ~exists().where(uses.c.team == attachments.c.team, uses.c.digest == attachments.c.digest)
+    )
+    with store.transaction(write=False) as connection:
+        for team, digest in connection.execute(lost.distinct().limit(_COMPLAINTS)):
+            yield Complaint(problem=f"the attachment {digest[:12]} is missing", team=team)
+    yield from _damaged(store)
+
+
+def _damaged(store: JournalStore) -> Iterator[Complaint]:
+    after = ("", "")
+    columns = (attachments.c.team, attachments.c.digest, attachments.c.content)
+    while True:
+        query = select(*columns).where(tuple_(*columns[:2]) > after).order_by(*columns[:2])
+        with store.transaction(write=False) as connection:
+            rows = list(connection.execute(query.limit(_CONTENTS_AT_A_TIME)))
+        if not rows:
+            return
+        after = (rows[-1].team, rows[-1].digest)
+        for team, digest, content in rows:
+            if hashlib.sha256(content).hexdigest() != digest:
+                yield Complaint(problem=f"the attachment {digest[:12]} is damaged", team=team)
+
+
+def _unused(store: JournalStore) -> list[Complaint]:
     used = exists().where(uses.c.team == attachments.c.team, uses.c.digest == attachments.c.digest)
     query = select(attachments.c.team, attachments.c.digest).where(~used).limit(_COMPLAINTS)
     with store.transaction(write=False) as connection:
@@ -130,18 +160,40 @@ def export(store: JournalStore, team: str | None) -> Iterator[dict[str, Any]]:
             continue
         if found.problem or len(found.records) != fresh.last_seq:
             damaged.append(name)
+        place = {"team": owner, "kind": kind, "conversation": name}
         for record in found.records:
-            yield {"team": owner, "kind": kind, "conversation": name, "record": record}
+            yield {**place, "record": record}
+        for piece in _pieces(store, fresh):
+            yield {**place, "piece": base64.b64encode(piece).decode("ascii")}
     if damaged:
         shown = ", ".join(damaged[:5])
         message = f"{len(damaged)} logs are damaged, and exported up to their last good record: {shown}"
         raise JournalError(STORAGE_CORRUPT, message)
 
 
-def logs_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Key, list[Record]]]:
+def _pieces(store: JournalStore, stream: Stream) -> Iterator[bytes]:
+    with store.transaction(write=False) as connection:
+        yield from loose_pieces(connection, stream)
+
+
+def logs_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Key, list[Record], list[bytes]]]:
     """Put exported lines together, log by log; raises ``invalid`` for what is no such line."""
     for key, group in itertools.groupby(enumerate(lines, start=1), lambda line: _key_of(*line)):
-        yield key, [line["record"] for _number, line in group]
+        records: list[Record] = []
+        pieces: list[bytes] = []
+        for number, line in group:
+            if "piece" in line:
+                pieces.append(_piece(number, line["piece"]))
+            else:
+                records.append(line["record"])
+        yield key, records, pieces
+
+
+def _piece(number: int, text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError) as fault:
+        raise JournalError(INVALID, f"line {number}: 'piece' is not base64: {fault}") from fault
 
 
 def _key_of(number: int, line: Mapping[str, Any]) -> Key:
@@ -151,7 +203,7 @@ def _key_of(number: int, line: Mapping[str, Any]) -> Key:
     team, kind, name = key
     if not (isinstance(team, str) and isinstance(kind, str) and isinstance(name, str)):
         raise JournalError(INVALID, f"line {number} lacks a text 'team', 'kind' or 'conversation'")
-    if not isinstance(line.get("record"), Mapping):
+    if "piece" not in line and not isinstance(line.get("record"), Mapping):
         raise JournalError(INVALID, f"line {number} has no object 'record'")
     return team, kind, name
 

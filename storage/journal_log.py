@@ -6,7 +6,7 @@ first bad one is moved to the quarantine. Called by ``storage/journal*.py``, ins
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,12 +104,18 @@ def insert_rows(connection: Connection, rows: Sequence[NewRow]) -> None:
         for digest, content in row.encoded.attachments.items():
             contents[team, digest] = content
             users.add((row.stream.id, team, digest))
-    if contents:
-        once, use_once = _INSERT_ONCE[connection.dialect.name]
-        connection.execute(
-            once, [{"team": team, "digest": d, "content": c} for (team, d), c in contents.items()]
-        )
-        connection.execute(use_once, [{"stream": s, "team": team, "digest": d} for s, team, d in users])
+    insert_contents(connection, contents, users)
+
+
+def insert_contents(
+    connection: Connection, contents: Mapping[tuple[str, str], bytes], users: Collection[tuple[int, str, str]]
+) -> None:
+    """Write ``contents`` by team and digest, and who uses them (stream, team, digest); what is there already stays."""
+    if not contents:
+        return
+    once, use_once = _INSERT_ONCE[connection.dialect.name]
+    connection.execute(once, [{"team": team, "digest": d, "content": c} for (team, d), c in contents.items()])
+    connection.execute(use_once, [{"stream": s, "team": team, "digest": d} for s, team, d in users])
 
 
 def _values(row: NewRow) -> dict[str, Any]:

@@ -6,6 +6,7 @@ It refuses any other Thespian, by the digest of the source that it mends or lean
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # sixty calls in each actor: the public module wraps each twice
 import hashlib
 import os
 import signal
@@ -142,7 +143,7 @@ def _mend_signals(thespian: _Thespian) -> None:
     """A fault signal ends the process; Thespian would catch it and spin (B14)."""
 
     def set_handler(number: int, action: Any) -> Any:
-        return signal.signal(number, signal.SIG_DFL if number in FATAL_SIGNALS else action)
+        return _signal.signal(number, _signal.SIG_DFL if number in FATAL_SIGNALS else action)
 
     thespian.common.set_signal_handler = set_handler
 

@@ -86,7 +86,8 @@ class Outermost:
     """Runs the tree until it is told to stop. Not to be used from a thread.
 
     ``on_hangup`` is the name of an actor and the command that it is sent on SIGHUP; without one, or when the terminal
-    that this process was started from is gone, SIGHUP stops the tree.
+    that this process was started from is gone, SIGHUP stops the tree. ``on_orphans`` is called when processes whose
+    parent was lost have ended here.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Outermost:
         lease_fd: int | None = None,
         on_hangup: tuple[str, Any] | None = None,
         intensity: Intensity = WHOLE_RESTARTS,
+        on_orphans: Callable[[], None] | None = None,
     ) -> None:
         self._runtime_dir = runtime_dir
         self._root_args = root_args
@@ -105,6 +107,7 @@ class Outermost:
         self._on_up = on_up
         self._lease_fd = lease_fd
         self._on_hangup = on_hangup
+        self._on_orphans = on_orphans
         self._had_terminal = _has_terminal()
         self._hangups = 0
         self._window = RestartWindow(intensity)
@@ -271,7 +274,8 @@ class Outermost:
             if process.pid not in own and process.status() != psutil.STATUS_ZOMBIE:
                 self._log.warning("orphan_ended", orphan=process.pid)
                 kill(process.pid)
-        self._reap()
+        if self._reap() and self._on_orphans is not None:
+            self._on_orphans()
 
     def _own_children(self, tree: _Tree) -> set[int]:
         return {pid for fd in (tree.admin_pidfd,) if (pid := _pid_of(fd)) is not None}
@@ -307,12 +311,15 @@ class Outermost:
             select.select([], [], [], 0.005)
         self._reap()
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Reap what has ended; True when there was anything."""
+        has_reaped = False
         try:
             while os.waitpid(-1, os.WNOHANG)[0] != 0:
-                continue
+                has_reaped = True
         except ChildProcessError:
-            return
+            pass
+        return has_reaped
 
     # ------------------------------------------------------------ signals
     def _catch_signals(self) -> None:

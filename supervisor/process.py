@@ -17,6 +17,7 @@ import psutil
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_DUMPABLE = 4
+_STAT_BYTES = 1024
 
 PRIVATE_FDS: set[int] = set()
 FATAL_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
@@ -75,6 +76,12 @@ def start_time(pid: int) -> float | None:
         return None
 
 
+def start_tick(pid: int) -> int | None:
+    """Give the kernel's tick at which the process started, by which no pid is mistaken for another; None when ended."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
 def is_running(pid: int) -> bool:
     """True while a process has this pid and has not ended; a zombie has."""
     return _state(pid) not in ("", "Z", "X")
@@ -87,12 +94,23 @@ def is_stopped(pid: int) -> bool:
 
 def _state(pid: int) -> str:
     """The kernel's letter for what the process does; empty when there is none."""
+    fields = _stat(pid)
+    return fields[0].decode("ascii") if fields else ""
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel says of a process behind its name; nothing when there is none."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    at = stat.rfind(b")") + 2
-    return stat[at : at + 1].decode("ascii")
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # asked for with each request: no Path
+    except FileNotFoundError:
+        return []
+    try:
+        stat = os.read(fd, _STAT_BYTES)
+    except ProcessLookupError:
+        return []
+    finally:
+        os.close(fd)
+    return stat[stat.rfind(b")") + 2 :].split()
 
 
 def is_alive(pid: int, started_at: float | None) -> bool:
@@ -103,7 +121,7 @@ def is_alive(pid: int, started_at: float | None) -> bool:
 
 def boot_id() -> str:
     """Give the kernel's id of this boot: pids from another boot mean nothing."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
 
 
 def kill(pid: int, sig: int = signal.SIGKILL) -> None:

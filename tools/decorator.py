@@ -83,7 +83,8 @@ class FunctionTool(Tool, Generic[P, R]):
         limits: Limits,
     ) -> None:
         functools.update_wrapper(self, function)
-        documented = parse_docstring(function.__doc__)
+        self._is_described = not _TAKEN_AS_DESCRIBED.get()
+        documented = parse_docstring(function.__doc__ if self._is_described else None)
         self.function = function
         self.name = function.__name__ if name is None else name
         self.description = documented.description if description is None else description
@@ -93,8 +94,8 @@ class FunctionTool(Tool, Generic[P, R]):
         for field in fields(Limits):
             setattr(self, field.name, getattr(limits, field.name))
         label = f"tool function {function.__qualname__!r} ({function.__module__})"
-        check_definition(self, label)
-        self._is_described = not _TAKEN_AS_DESCRIBED.get()
+        if self._is_described:
+            check_definition(self, label)
         self._checks = functools.partial(
             _check_signature, function, label, documented.parameters, described=self._is_described
         )

@@ -1,9 +1,9 @@
 """The tool worker: a process that keeps one call's own process below it, and ends with everything that it started.
 
 It is a sub-reaper, so nothing escapes it, whatever session it makes; it does as little as there is to do, for each page
-that a fresh fork touches is copied. It ends as the call's process did, by the same code or the same signal. What the
-tool does to its parent happens to this process, and so to this one call. Called by ``actors/worker_process.py``, in a
-fork; it decides nothing, and watches nothing but the end.
+that a fresh fork touches is copied. It says how the call's process ended, in memory that it shares with the client.
+What the tool does to its parent happens to this process, and so to this one call. Called by ``tools/fork_server.py``,
+in a fork; it decides nothing, and watches nothing but the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import _signal  # type: ignore[import-not-found]  # the public module costs a fr
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 from collections.abc import Callable
 from typing import NoReturn
@@ -23,34 +22,51 @@ from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+LAST_WORD_BYTES = 16
 _MOST_DESCRIPTORS = 1 << 20
 _CATCHABLE = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _KEPT_IGNORED = (int(signal.SIGPIPE), int(signal.SIGXFSZ))
 
 
-def keep(parent_pid: int, title: str, run: Callable[[int], NoReturn]) -> NoReturn:
+def keep(
+    parent_pid: int,
+    title: str,
+    request_fd: int,
+    run: Callable[[int], NoReturn],
+    *,
+    signals_are_reset: bool = False,
+) -> NoReturn:
     """Be the worker, in a process that was forked for it; ``ps`` shows the title.
 
-    ``run`` is called in the call's own process, with the worker's pid.
+    ``run`` is called in the call's own process, with the worker's pid. How that ended is our last word: its exit code,
+    negative for a signal, at the beginning of the shared memory of ``request_fd``.
     """
-    code = EXIT_NOT_SET_UP
     try:
         die_with(parent_pid)
         os.setsid()
-        _reset_signals()
+        if signals_are_reset:
+            _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
+        else:
+            reset_signals()
         setproctitle.setproctitle(f"callboard: {title}")
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         own_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             run(own_pid)
-        os.closerange(0, _MOST_DESCRIPTORS)
+        os.dup2(request_fd, 0)
+        os.closerange(1, _MOST_DESCRIPTORS)
         code = _end_of(pid)
         _end_others()
-        if code < 0:
-            _die_by(-code)
+        os.pwrite(0, str(code).encode("ascii"), 0)
     finally:  # a fork must not go back into its parent's frames, whatever happens
-        os._exit(code & 0xFF)
+        os._exit(EXIT_NOT_SET_UP)
+
+
+def last_word(request_fd: int) -> int | None:
+    """Give the exit code that the worker of this shared memory left, negative for a signal; None when it left none."""
+    word = os.pread(request_fd, LAST_WORD_BYTES, 0).rstrip(b"\0")
+    return int(word) if word else None
 
 
 def die_with(parent_pid: int) -> None:
@@ -60,7 +76,7 @@ def die_with(parent_pid: int) -> None:
         os._exit(EXIT_NOT_SET_UP)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
     """Every signal is at its default, but for two that Python itself would ignore."""
     signal.set_wakeup_fd(-1)
     for number in _CATCHABLE:
@@ -95,11 +111,3 @@ def _kill_children() -> None:
         for pid in listed.read().split():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), signal.SIGKILL)
-
-
-def _die_by(number: int) -> None:
-    """Say by our own end how the call's process ended, without a core file of ours."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # SIGKILL has no handler to be set
-        _signal.signal(number, _signal.SIG_DFL)
-    os.kill(os.getpid(), number)

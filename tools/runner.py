@@ -27,7 +27,7 @@ from callboard.tools.decorator import taken_as_described
 from callboard.tools.environment import keep_only
 from callboard.tools.errors import ToolsError
 from callboard.tools.execute import describe, execute
-from callboard.tools.keeper import die_with
+from callboard.tools.keeper import LAST_WORD_BYTES, die_with
 from callboard.tools.loader import load_tool
 from callboard.tools.sandbox_plan import EXIT_CHANNEL_LOST, EXIT_NOT_SET_UP, Step
 from callboard.tools.sandbox_steps import perform
@@ -88,7 +88,7 @@ class Ends:
     channel: int
 
 
-def run_forked(setup: Setup, worker_pid: int, ends: Ends) -> NoReturn:
+def run_forked(setup_bytes: int, worker_pid: int, ends: Ends) -> NoReturn:
     """Be the call's process, in a fork of the worker's; never returns, never raises.
 
     Every descriptor but those given is closed.
@@ -98,6 +98,7 @@ def run_forked(setup: Setup, worker_pid: int, ends: Ends) -> NoReturn:
         die_with(worker_pid)
         os.setsid()
         _take_descriptors(ends)
+        setup = _read_setup(setup_bytes)
         keep_only(setup.environment)
         _forget_temporary_folder()
         _renew_streams()
@@ -132,7 +133,7 @@ def main() -> NoReturn:
     """Be the call's process, where ``run_executed`` led to; ``argv[1]`` bytes of the shared memory are the setup."""
     for fd in (_CHANNEL_FD, _REQUEST_FD, _CALLS_FD):
         os.set_inheritable(fd, False)
-    setup = Setup.from_json(_read_at(_REQUEST_FD, 0, int(sys.argv[1])))
+    setup = _read_setup(int(sys.argv[1]))
     _renew_streams()
     code = _serve(setup)
     with contextlib.suppress(OSError, ValueError):
@@ -208,6 +209,10 @@ def _take_call() -> tuple[Mapping[str, Any], ToolContext] | None:
     os.close(_REQUEST_FD)
     context = form["context"]
     return form["arguments"], ToolContext(**{**context, "roles": tuple(context["roles"])})
+
+
+def _read_setup(length: int) -> Setup:
+    return Setup.from_json(_read_at(_REQUEST_FD, LAST_WORD_BYTES, length))
 
 
 def _read_at(fd: int, at: int, length: int) -> bytes:

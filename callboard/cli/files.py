@@ -40,6 +40,13 @@ def write_out(name: str, text: str) -> None:
         file.write(text)
 
 
+def write_bytes(name: str, content: bytes) -> None:
+    """Write bytes to a file, readable by its owner alone, that is whole or not there; or to standard output."""
+    with writing(name) as file:
+        file.flush()
+        file.buffer.write(content)
+
+
 @contextmanager
 def writing(name: str) -> Iterator[TextIO]:
     """Give a stream whose text becomes the file ``name`` when the block ends well; or standard output."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from callboard.views import ConversationInfo
 
 history_app = typer.Typer(
-    no_args_is_help=True, help="Conversations of the past: list, show, export, import, delete."
+    no_args_is_help=True, help="Conversations of the past: list, show, attachment, export, import, delete."
 )
 
 _PAGE = 200
@@ -180,8 +180,10 @@ def export(
     from callboard.history_export import to_json, to_markdown
 
     with open_histories(system_name(context, name), config, read_only=True) as histories:
-        events = histories.history(conversation, team=team)
-    write_out(output, to_json(events) if format == "json" else to_markdown(events))
+        is_whole = format == "json"
+        read = histories.whole_history if is_whole else histories.history
+        events = read(conversation, team=team)
+    write_out(output, to_json(events) if is_whole else to_markdown(events))
     return OK
 
 

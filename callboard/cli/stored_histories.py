@@ -37,6 +37,14 @@ class Histories(Protocol):
         """Give the events after number ``after``; raises ConversationNotFound."""
         ...
 
+    def attachment(self, conversation_id: str, digest: str, *, team: str = "") -> bytes:
+        """Give an attachment's content; raises ConversationNotFound, or Refused when there is none."""
+        ...
+
+    def whole_history(self, conversation_id: str, *, team: str = "") -> list[Event]:
+        """Give all events, with the contents of their attachments; raises ConversationNotFound."""
+        ...
+
     def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
         """Delete the log and all that only it needs; raises ConversationNotFound."""
         ...
@@ -86,6 +94,30 @@ class StoredHistories:
                 ) from fault
         return events
 
+    def attachment(self, conversation_id: str, digest: str, *, team: str = "") -> bytes:
+        """Give an attachment's content."""
+        from callboard.actors.attachments import NoAttachment, find, whole
+
+        events = self.history(conversation_id, team=team)
+        with journal_errors():
+            try:
+                return whole(
+                    find(events, digest), lambda piece: self._journal.piece(conversation_id, team, piece)
+                )
+            except NoAttachment as fault:
+                raise Refused(str(fault)) from fault
+
+    def whole_history(self, conversation_id: str, *, team: str = "") -> list[Event]:
+        """Give all events, with the contents of their attachments."""
+        from callboard.actors.attachments import NoAttachment, with_contents
+
+        events = self.history(conversation_id, team=team)
+        with journal_errors():
+            try:
+                return with_contents(events, lambda piece: self._journal.piece(conversation_id, team, piece))
+            except NoAttachment as fault:
+                raise Unavailable(str(fault)) from fault
+
     def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
         """Delete the log and all that only it needs."""
         with journal_errors():
@@ -95,13 +127,15 @@ class StoredHistories:
         self, events: Iterable[Event], *, conversation_id: str | None = None, team: str = "", user: str = ""
     ) -> str:
         """Write a new conversation's log."""
+        from callboard.actors.attachments import without_contents
         from callboard.actors.events import event_to_json
         from callboard.actors.history_import import adopted, repaired
 
         new_id = conversation_id or uuid.uuid4().hex
         whole, _repairs = repaired(adopted(events, conversation_id=new_id, user=user, team=team))
+        slim, pieces = without_contents(whole)
         with journal_errors():
-            self._journal.insert(new_id, team, [event_to_json(event) for event in whole])
+            self._journal.insert(new_id, team, [event_to_json(event) for event in slim], pieces=pieces)
         return new_id
 
 

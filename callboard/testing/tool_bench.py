@@ -21,6 +21,7 @@ from callboard.run_worker import keep, work_from_json, work_to_json
 from callboard.supervisor.process import bind_to_parent
 from callboard.tools.content import Progress, ToolResult, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
+from callboard.tools.fork_server import ForkServer
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -47,6 +48,7 @@ class ToolBench:
         )
         os.close(channel_w)
         self._channel = os.fdopen(channel_r, "rb")
+        self._channel.readline()  # it is up, with all that it starts
         return self
 
     def __exit__(
@@ -87,15 +89,19 @@ def serve() -> None:
     bind_to_parent(int(sys.argv[1]))
     os.set_inheritable(int(sys.argv[2]), False)
     never_r, never_w = os.pipe2(os.O_CLOEXEC)
+    forks = ForkServer("tool bench (fork server)")
+    forks.start()
     with os.fdopen(int(sys.argv[2]), "w", encoding="ascii") as channel:
 
         def say(message: Mapping[str, Any]) -> None:
             channel.write(json.dumps(message) + "\n")
             channel.flush()
 
+        say({"up": True})
         for line in sys.stdin.buffer:
             work = work_from_json(json.loads(line))
-            result = keep(work, never_r, lambda p: say({"progress": [p.text, p.fraction]}))
+            result = keep(work, never_r, lambda p: say({"progress": [p.text, p.fraction]}), forks.fork)
             assert result is not None, "nobody stops a call of a bench"
             say({"result": result_to_json(result)})
     os.close(never_w)
+    forks.close()

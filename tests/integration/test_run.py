@@ -411,7 +411,8 @@ def test_citations_come_through_and_large_results_are_kept_whole_beside_what_is_
     assert isinstance(outcome.ended, TurnAnswered)
     assert outcome.ended.citations == (Citation(document="d", page=2),)
     assert len(text(result(outcome, "c1"))) < 300_000
-    assert len(result(outcome, "c1").full or "") == 3_000_000
+    (attachment,) = result(outcome, "c1").attachments
+    assert len(attachment.content or b"") == 3_000_000
 
 
 def test_a_tool_class_runs_in_a_worker(tools: ModuleType) -> None:

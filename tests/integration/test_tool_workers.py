@@ -72,7 +72,10 @@ def test_every_death_of_one_step_is_one_result_and_nobody_else_notices(
     assert "SIGSEGV" in shown[0]
     assert "exceeded its deadline of 0.8 s" in shown[5]
     large = next(event for event in finished_calls(conversation.history()) if event.tool == "big")
-    assert large.full == "HEAD" + "x" * (1 << 20) + "TAIL", "kept whole beside what the model sees"
+    (attachment,) = large.attachments
+    assert attachment.content is None, "no reader is sent it"
+    whole = conversation.attachment(attachment.digest)
+    assert whole == b"HEAD" + b"x" * (1 << 20) + b"TAIL", "kept whole beside what the model sees"
     assert len(shown[6]) < 300_000
     after = {row.id: row.pid for row in deadly.tree() if row.kind != "tool_worker"}
     assert before.items() <= after.items(), "a death took an actor with it"

@@ -116,7 +116,7 @@ class Turn:
                 self._faults.append(f"{thread.name} never ended")
 
     def _strike(self) -> None:
-        if self.kill.kind == "tool_worker":
+        if self.kill.kind in ("tool_worker", "fork_server"):
             threading.Thread(target=self._strike_worker, daemon=True).start()
             return
         if self._loses:
@@ -128,7 +128,7 @@ class Turn:
             self._faults.append(str(failed))
 
     def _strike_worker(self) -> None:
-        """Kill the next worker that appears, if one still does."""
+        """Kill the next worker (or who forks them) that appears, if one still does."""
         give_up_at = time.monotonic() + _WORKER_WITHIN_S
         while not self._over.is_set() and time.monotonic() < give_up_at:
             if self._kill_one():

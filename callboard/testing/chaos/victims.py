@@ -20,6 +20,7 @@ from callboard.supervisor.table import ROOT, ProcessTable, Row
 Kind: TypeAlias = Literal[
     "client",
     "tool_worker",
+    "fork_server",
     "journal",
     "directory",
     "catalogue",
@@ -34,7 +35,7 @@ Kind: TypeAlias = Literal[
     "outermost",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_OF_A_CONVERSATION = ("client", "tool_worker")
+_OF_A_CONVERSATION = ("client", "tool_worker", "fork_server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,10 @@ class FakeConversation:
     ) -> None:
         if arguments == {"bad": True}:
             raise Refused("the arguments do not fit")
+        if arguments == {"late": True}:
+            late = Refused("it is too late")
+            late.kind = "expired"
+            raise late
         del self.waiting[call_id]
         self.decided.append((call_id, True, arguments, for_conversation))
 
@@ -291,6 +295,13 @@ def test_a_person_decides_on_a_call_that_waits(
     assert '"path": "/x"' in out
     assert "\x1b" not in out
     assert all(text == '{"path": "/x"}' for question, text in prompt.questions if "JSON" in question)
+
+
+def test_a_person_who_decides_too_late_is_told_and_not_asked_again() -> None:
+    _, out, conversation = chat(Prompt("delete", "e", '{"late": true}'))
+    assert conversation.decided == []
+    assert "it is too late" in out
+    assert out.count("waits for your approval") == 1
 
 
 def test_ctrl_c_at_the_question_cancels_the_turn() -> None:

@@ -95,7 +95,7 @@ class Process:
     living: ClassVar[dict[int, Process]] = {}
     peak = 0
 
-    def __init__(self, spec: ToolSpec, folder: Path, title: str) -> None:
+    def __init__(self, spec: ToolSpec, folder: Path, title: str, fork: object) -> None:
         self.spec = spec
         self.pid = 0
         self.is_over = self.deaf = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from callboard.storage.journal import Journal, open_journal
+from callboard.storage.journal_pieces import MAX_PIECE
 from callboard.storage.journal_rows import LARGE
 from callboard.storage.journal_terms import Append, JournalError, Opened
 from callboard.testing.postgres import NoPostgres, PostgresServer
@@ -75,6 +78,10 @@ def spoil(url: str, statement: str, **values: Any) -> int:
         count = connection.execute(text(statement), values).rowcount
     engine.dispose()
     return count
+
+
+def digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def count(url: str, table: str) -> int:
@@ -554,3 +561,82 @@ def test_a_url_of_no_database_we_know_is_refused_without_its_password(url: str) 
     with refused("invalid") as caught:
         open_journal(url)
     assert "secret" not in caught.value.message
+
+
+def test_what_is_kept_beside_a_log_is_had_by_its_digest(journal: Journal, journal_url: str) -> None:
+    opened = make(journal, "c")
+    pieces = [b"\x00" * LARGE, b"\xff" * LARGE]
+    journal.keep("c", "red", opened.epoch, pieces)
+    journal.keep("c", "red", opened.epoch, pieces)
+    for piece in pieces:
+        assert journal.piece("c", "red", digest_of(piece)) == piece
+    assert count(journal_url, "journal_attachments") == 2
+    assert len(journal.read("c", "red")[0]) == 1, "it is no record"
+
+
+def test_a_kept_content_is_had_only_through_the_logs_that_use_it(journal: Journal) -> None:
+    opened, _, blue = make(journal, "c"), make(journal, "d"), make(journal, "c", team="blue")
+    journal.keep("c", "red", opened.epoch, [b"one"])
+    journal.keep("c", "blue", blue.epoch, [b"two"])
+    for name, team, content in [("d", "red", b"one"), ("c", "red", b"two"), ("none", "red", b"one")]:
+        with refused("unknown"):
+            journal.piece(name, team, digest_of(content))
+
+
+def test_only_the_owner_keeps_contents(journal: Journal) -> None:
+    opened = make(journal, "c")
+    journal.open("c", "red")
+    with refused("stale_epoch"):
+        journal.keep("c", "red", opened.epoch, [b"one"])
+    with refused("unknown"):
+        journal.keep("d", "red", opened.epoch, [b"one"])
+
+
+def test_a_piece_has_a_largest_size(journal: Journal) -> None:
+    opened = make(journal, "c")
+    journal.keep("c", "red", opened.epoch, [b"x" * MAX_PIECE])
+    with refused("invalid"):
+        journal.keep("c", "red", opened.epoch, [b"x" * (MAX_PIECE + 1)])
+
+
+def test_what_is_kept_goes_with_the_last_log_that_uses_it(journal: Journal, journal_url: str) -> None:
+    for name in ("c", "d"):
+        journal.keep(name, "red", make(journal, name).epoch, [b"one"])
+    journal.delete("c", "red")
+    assert journal.piece("d", "red", digest_of(b"one")) == b"one"
+    journal.delete("d", "red")
+    assert count(journal_url, "journal_attachments") == 0
+
+
+def test_what_is_kept_is_exported_and_imported(journal: Journal) -> None:
+    opened = make(journal, "c", "note")
+    journal.keep("c", "red", opened.epoch, [b"one", b"\x00two"])
+    make(journal, "d")
+    lines = [json.loads(json.dumps(line)) for line in journal.export()]
+    for name in ("c", "d"):
+        journal.delete(name, "red")
+    assert journal.import_(lines) == 2
+    assert journal.piece("c", "red", digest_of(b"\x00two")) == b"\x00two"
+    assert journal.check() == []
+    with refused("invalid", "line 1: 'piece' is not base64"):
+        journal.import_([{"team": "red", "conversation": "e", "piece": 7}])
+
+
+def test_a_damaged_content_costs_itself_and_is_found_by_a_check(journal: Journal, journal_url: str) -> None:
+    opened = make(journal, "c", "note")
+    journal.keep("c", "red", opened.epoch, [b"one", b"two"])
+    spoil(
+        journal_url,
+        "UPDATE journal_attachments SET content = :x WHERE digest = :d",
+        x=b"eno",
+        d=digest_of(b"one"),
+    )
+    spoil(journal_url, "DELETE FROM journal_attachments WHERE digest = :d", d=digest_of(b"two"))
+    with refused("storage_corrupt", "is damaged"):
+        journal.piece("c", "red", digest_of(b"one"))
+    assert len(journal.open("c", "red").records) == 2, "the log is whole"
+    problems = [complaint.problem for complaint in journal.check()]
+    assert problems == [
+        f"the attachment {digest_of(b'two')[:12]} is missing",
+        f"the attachment {digest_of(b'one')[:12]} is damaged",
+    ]

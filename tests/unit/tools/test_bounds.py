@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from callboard.tools.attached import ATTACHED_BYTES
 from callboard.tools.bounds import (
     BLOB_BYTES,
     FIELD_CHARS,
@@ -19,6 +21,7 @@ from callboard.tools.bounds import (
     storable,
 )
 from callboard.tools.content import (
+    Attachment,
     Block,
     Citation,
     ImageBlock,
@@ -175,3 +178,52 @@ def test_depth_is_counted_level_by_level() -> None:
     ring: list[Any] = []
     ring.append(ring)
     assert is_too_deep(ring)
+
+
+def test_what_is_cut_is_attached_whole() -> None:
+    image = base64.b64encode(b"\x89PNG" + b"i" * BLOB_BYTES).decode()
+    blocks = (
+        TextBlock("ü" * 1000),
+        JsonBlock(["y" * 900]),
+        ResourceBlock("file:///x", "text/html", "z" * 900),
+        ImageBlock(image, "image/png"),
+        ImageBlock("?" * (BLOB_BYTES + 1), "image/gif"),
+        TextBlock("short"),
+    )
+    kept = bounded(_with(*blocks), 1000)
+    assert [(a.mime_type, a.content) for a in kept.attachments] == [
+        ("text/plain", ("ü" * 1000).encode()),
+        ("application/json", b'["' + b"y" * 900 + b'"]'),
+        ("text/html", b"z" * 900),
+        ("image/png", base64.b64decode(image)),
+        ("image/gif", b"?" * (BLOB_BYTES + 1)),
+    ]
+    assert _text(kept.content[-1]) == "short"
+
+
+def test_a_result_that_was_bounded_stays_as_it_is() -> None:
+    blocks: list[Block] = [TextBlock("x" * 900), JsonBlock("y" * 900), ResourceBlock("u", text="z" * 900)]
+    kept = bounded(_with(*blocks * 30), 1000)
+    assert bounded(storable(kept), 1000) is kept
+
+
+def test_blocks_that_are_left_out_are_attached_as_json() -> None:
+    kept = bounded(_with(*[TextBlock(str(n)) for n in range(100)]))
+    (attachment,) = kept.attachments
+    assert attachment.content is not None
+    assert json.loads(attachment.content) == [{"type": "text", "text": str(n)} for n in range(63, 100)]
+
+
+def test_what_is_over_the_room_for_attachments_is_said() -> None:
+    text = "ü" * (ATTACHED_BYTES // 2 + 50)
+    image = ImageBlock("A" * (BLOB_BYTES + 4), "image/png")
+    kept = bounded(_with(TextBlock(text), image), 1000)
+    (attachment,) = kept.attachments
+    assert attachment.size == ATTACHED_BYTES
+    assert "characters left out, 100 bytes at the end not kept …]" in _text(kept.content[0])
+    assert _text(kept.content[1]).endswith("3145731 bytes, left out, not kept]")
+
+
+def test_half_characters_cost_neither_output_nor_attachments() -> None:
+    kept = storable(_with(TextBlock("a\ud800"), output="printed", attachments=(Attachment.of(b"x", "t/p"),)))
+    assert (_text(kept.content[0]), kept.output, len(kept.attachments)) == ("a?", "printed", 1)

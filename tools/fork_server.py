@@ -1,0 +1,150 @@
+"""Who forks tool workers: a process that does nothing else, or, where there is none, whoever wants the worker.
+
+Each fork makes all memory of its parent shared anew, and each page that the parent writes to from then on is copied:
+for a client that is 3 ms of CPU a call, and more than the fork itself. The fork server is a fork of the client's that
+writes to next to nothing; it has no mailbox, and no descriptor but its socket. It ends with its client, and its workers
+with it. Called by ``actors/call.py`` and ``actors/worker_process.py``; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import NoReturn
+
+import setproctitle
+
+from callboard.tools.keeper import die_with, keep, reset_signals
+from callboard.tools.runner import Ends, run_executed, run_forked
+
+_ANSWER_S = 2.0
+_ORDER_BYTES = 1 << 18
+_SOCKET_FD = 3
+_MOST_DESCRIPTORS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A worker that is wanted. ``command`` leads to the call's process; without one that is a fork of the worker's.
+
+    Its setup are ``setup_bytes`` of the memory that all of them share.
+    """
+
+    title: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    setup_bytes: int
+
+    def to_json(self) -> bytes:
+        """Give the JSON form."""
+        return json.dumps(asdict(self)).encode("ascii")
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Order:
+        """Read ``to_json``'s form."""
+        form = json.loads(text)
+        return cls(**{**form, "command": tuple(form["command"])})
+
+
+def fork_worker(order: Order, ends: Ends, *, signals_are_reset: bool = False) -> int:
+    """Fork the worker from this process, which forks the call's below itself; gives the worker's pid."""
+    if order.command:
+        run = partial(run_executed, order.command, order.environment, ends=ends)
+    else:
+        run = partial(run_forked, order.setup_bytes, ends=ends)
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        keep(parent_pid, order.title, ends.request, run, signals_are_reset=signals_are_reset)
+    return pid
+
+
+class ForkServer:
+    """The fork server of one client. What it cannot do is done by the client, so nothing depends on it."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._socket: socket.socket | None = None
+        self.pid = 0
+        self.fault = ""
+
+    def start(self) -> None:
+        """Fork the server from this process; raises OSError."""
+        self.close()
+        own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent_pid = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            own.close()
+            its.close()
+            raise
+        if pid == 0:
+            _serve(parent_pid, self._title, its.fileno())
+        its.close()
+        own.settimeout(_ANSWER_S)
+        self._socket, self.pid = own, pid
+
+    def fork(self, order: Order, ends: Ends) -> int:
+        """Have the server fork the worker, or fork it here where there is no server, or none any more."""
+        if self._socket is not None:
+            fds = [ends.calls, ends.request, ends.output, ends.channel]
+            try:
+                socket.send_fds(self._socket, [order.to_json()], fds)
+                answer = self._socket.recv(16)
+                if answer:
+                    return int(answer)
+            except OSError as fault:  # it was killed or is stuck, or the order is too long for it
+                self.fault = str(fault)
+            self.close()
+        return fork_worker(order, ends)
+
+    def close(self) -> None:
+        """Let the server end, if it runs; its workers end with it."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+def _serve(parent_pid: int, title: str, socket_fd: int) -> NoReturn:
+    try:
+        die_with(parent_pid)
+        os.setsid()
+        reset_signals()
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap())
+        os.dup2(socket_fd, _SOCKET_FD)
+        for fd in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+        os.closerange(_SOCKET_FD + 1, _MOST_DESCRIPTORS)
+        setproctitle.setproctitle(f"callboard: {title}")
+        orders = socket.socket(fileno=_SOCKET_FD)
+        while True:
+            text, fds, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 4)
+            if not text:
+                break
+            calls, request, output, channel = fds
+            ends = Ends(calls=calls, request=request, output=output, channel=channel)
+            pid = fork_worker(Order.from_json(text), ends, signals_are_reset=True)
+            orders.send(str(pid).encode("ascii"))
+            for fd in fds:
+                os.close(fd)
+    finally:  # a fork must not go back into its parent's frames, whatever happens
+        os._exit(0)
+
+
+def _reap() -> None:
+    """A worker says itself how its call ended; here it only leaves the list of processes."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
