@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,13 @@ from callboard.supervisor.process import become_subreaper
 from callboard.testing.postgres import NoPostgres, PostgresServer
 
 SETTLE_S = 8.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _as_in_the_foreground() -> None:
+    """A run in the background was started to ignore Ctrl-C, and so would be all that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
