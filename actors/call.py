@@ -137,13 +137,14 @@ class Calls:
         return worker
 
     def _fork(self, order: Order, ends: Ends) -> int:
-        """A conversation with one call has no use for a fork server; one with more does."""
-        if self._count > 1 and not self._forks.pid:
-            self._start_fork_server()
+        self.expect()
         return self._forks.fork(order, ends)
 
-    def _start_fork_server(self) -> None:
+    def expect(self) -> None:
+        """Have a fork server, before there is a call: the sooner it is forked, the less memory is copied after it."""
         host = self._host
+        if self._forks.pid:
+            return
         try:
             self._forks.start()
         except OSError as fault:

@@ -41,7 +41,7 @@ Fork: TypeAlias = Callable[[Order, Ends], int]
 
 LOOK_EVERY_S = 0.1
 _NICE_AFTER_S = 0.1
-_NICE = 10
+_NICE = 15
 _FOLDER_EVERY = 3
 _CHUNK = 1 << 18
 _CHUNKS_AT_ONCE = 16

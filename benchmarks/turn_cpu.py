@@ -17,7 +17,7 @@ from callboard.api import System
 
 OVERHEAD = "root, supervisors, mail's admin"
 WORKER = "tool worker"
-_CHILDREN_OF = {"client": WORKER, "caller": WORKER}
+_CHILDREN_OF = {"client": WORKER, "caller": WORKER, "fork server": WORKER}
 _TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 _PARENT = 1
 _REAPED = (13, 14)
@@ -83,4 +83,4 @@ def _stat(folder: Path) -> list[str] | None:
 
 
 def _shown(kind: str) -> str:
-    return OVERHEAD if kind in ("supervisor", "root") else kind
+    return OVERHEAD if kind in ("supervisor", "root") else kind.replace("_", " ")
