@@ -13,7 +13,7 @@ from typing import Any
 
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
-from callboard.actors.worker_folder import make_folder, remove_folder
+from callboard.actors.worker_folder import make_folder
 from callboard.actors.worker_process import LOOK_EVERY_S, Fork, WorkProcess, call_of
 from callboard.supervisor.child import Child
 from callboard.supervisor.process import start_time
@@ -22,11 +22,12 @@ from callboard.supervisor.timers import Timer
 from callboard.tools.content import Progress, ToolResult, error_result
 from callboard.tools.contract import ToolSpec
 from callboard.tools.errors import ToolsError
+from callboard.tools.removal import remove_folder
 
 _TELL_EVERY_S = 0.05
 _FIRST_LOOK_S = 0.01
 _STOP_S = 0.3
-_GIVE_UP_S = 5.0
+_GIVE_UP_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ class WorkerCall:
             process.end()
             if not process.reap_within(_STOP_S):
                 process.give_up()
+                self._folder = None
                 process.reap_within(_STOP_S)
             self._leave(process)
 
@@ -207,11 +209,12 @@ class WorkerCall:
             return
         if not process.reap():
             if self._host.now() < self._give_up_at:
-                self._after(look_again_s, lambda: self._bury(process, 2 * look_again_s))
+                self._after(look_again_s, lambda: self._bury(process, min(1.0, 2 * look_again_s)))
                 return
             process.give_up()
+            self._folder = None  # it may be what it was busy with; it is removed once we are gone
             self._host.log.error("worker_given_up", worker=self._row, pid=process.pid)
-            self._after(_FIRST_LOOK_S, lambda: self._bury(process, 2 * look_again_s))
+            self._after(_FIRST_LOOK_S, lambda: self._bury(process, min(1.0, 2 * look_again_s)))
             return
         self._process = None
         self._unwatch(process)

@@ -9,13 +9,12 @@ decided here.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
 from callboard.supervisor.process import start_tick
+from callboard.tools.removal import remove_folder
 
-_MODE = 0o700
 _PREFIX = "callboard-call-"
 _LOOKED_AT = 50_000
 _AT_ONCE = 100
@@ -25,16 +24,6 @@ def make_folder() -> Path:
     """Make a private folder of this process's, under a name that nobody foresees; raises OSError."""
     pid = os.getpid()
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{start_tick(pid)}-"))
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove the folder with all that is in it, also where the tool made that hard."""
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError:
-        shutil.rmtree(folder, onerror=_open_and_retry)
 
 
 def remove_stale(maker: int | None = None) -> None:
@@ -65,18 +54,3 @@ def _is_stale(entry: os.DirEntry[str]) -> bool:
         and pid.isdigit()
         and str(start_tick(int(pid))) != rest.partition("-")[0]
     )
-
-
-def _open_and_retry(_function: object, path: str, _fault: object) -> None:
-    """A folder without rights is given them; what then still stays is left for the next to try."""
-    parent = Path(path).parent
-    try:
-        parent.chmod(_MODE)
-        target = Path(path)
-        if target.is_dir() and not target.is_symlink():
-            target.chmod(_MODE)
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            target.unlink()
-    except OSError:
-        return

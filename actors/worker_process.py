@@ -89,7 +89,7 @@ class WorkProcess:
         self._request = _shared_memory(setup)
         ends = Ends(calls=call_r, request=self._request, output=output_w, channel=channel_w)
         try:
-            self.pid = self._fork(_order(self._title, plan, setup), ends)
+            self.pid = self._fork(self._order(plan, setup), ends)
             self.pidfd = os.pidfd_open(self.pid)
         except BaseException:
             self.close()
@@ -99,6 +99,19 @@ class WorkProcess:
                 os.close(fd)
         for fd in (self.channel_fd, self.output_fd):
             os.set_blocking(fd, False)
+
+    def _order(self, plan: Plan, setup: bytes) -> Order:
+        command: tuple[str, ...] = ()
+        if plan.by_exec:
+            path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
+            command = (*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(len(setup)))
+        return Order(
+            title=self._title,
+            folder=str(self._folder),
+            command=command,
+            environment=plan.environment,
+            setup_bytes=len(setup),
+        )
 
     def hand_over(self, call: bytes, deadline_s: float) -> None:
         """Give the process its one call (``call_of``). It never waits: the call lies in memory that both share."""
@@ -228,7 +241,6 @@ class WorkProcess:
         if not self.pid:
             return True
         if not select.select([self.pidfd], [], [], 0)[0]:
-            tree.kill_all(tree.below(self.pid))
             return False
         tree.collect(self.pid)
         self.pid = 0
@@ -317,14 +329,6 @@ def _setup(spec: ToolSpec, plan: Plan) -> Setup:
         kept_source=spec.kept_source,
         kept=None if kept is None else kept.decode("latin-1"),
     )
-
-
-def _order(title: str, plan: Plan, setup: bytes) -> Order:
-    command: tuple[str, ...] = ()
-    if plan.by_exec:
-        path = json.dumps([entry or str(Path.cwd()) for entry in sys.path])
-        command = (*plan.exec_prefix, sys.executable, "-I", "-c", BOOT, path, str(len(setup)))
-    return Order(title=title, command=command, environment=plan.environment, setup_bytes=len(setup))
 
 
 def _shared_memory(setup: bytes) -> int:

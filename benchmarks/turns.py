@@ -45,7 +45,7 @@ class Plan:
     rounds: int = 6
     turns: int = 15
     crowd: int = 50
-    each: int = 4
+    each: int = 10
     crowds: int = 3
     noises: int = 2
     light: int = 15

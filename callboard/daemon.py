@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -138,7 +139,8 @@ def _run_tree(
     from callboard.tree import root_args
 
     def tidy() -> None:
-        _take_away_remains(folder)
+        """What a tool left may take long to remove, and whoever watches the tree has no time."""
+        threading.Thread(target=_take_away_remains, args=(folder,), name="tidy", daemon=True).start()
 
     def up(lives: int) -> None:
         info = SystemInfo(
@@ -170,7 +172,7 @@ def _run_tree(
     except (StartError, mail.MailError, MendError) as fault:
         raise DaemonFailed(f"the system {name} did not start: {fault}") from fault
     finally:
-        tidy()
+        _take_away_remains(folder)
 
 
 def _take_away_remains(folder: Path) -> None:

@@ -21,13 +21,14 @@ from typing import Any
 
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
-from callboard.actors.worker_folder import make_folder, remove_folder
+from callboard.actors.worker_folder import make_folder
 from callboard.actors.worker_process import LOOK_EVERY_S, Fork, WorkProcess, call_of
 from callboard.tools.content import Progress, ToolResult, error_result, result_to_json
 from callboard.tools.contract import ToolContext, ToolSpec
 from callboard.tools.errors import ToolsError
 from callboard.tools.fork_server import fork_worker
 from callboard.tools.limits import limits_from_json
+from callboard.tools.removal import remove_folder
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "

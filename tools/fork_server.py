@@ -33,10 +33,12 @@ _MOST_DESCRIPTORS = 1 << 20
 class Order:
     """A worker that is wanted. ``command`` leads to the call's process; without one that is a fork of the worker's.
 
-    Its setup are ``setup_bytes`` of the memory that all of them share.
+    ``folder`` is the call's private one, which the worker removes at its end. The setup are ``setup_bytes`` of the
+    memory that all of them share.
     """
 
     title: str
+    folder: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     setup_bytes: int
@@ -61,7 +63,7 @@ def fork_worker(order: Order, ends: Ends, *, signals_are_reset: bool = False) ->
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        keep(parent_pid, order.title, ends.request, run, signals_are_reset=signals_are_reset)
+        keep(parent_pid, order.title, ends.request, order.folder, run, signals_are_reset=signals_are_reset)
     return pid
 
 

@@ -14,10 +14,12 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import setproctitle
 
+from callboard.tools.removal import remove_folder
 from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP
 
 _PR_SET_PDEATHSIG = 1
@@ -32,13 +34,15 @@ def keep(
     parent_pid: int,
     title: str,
     request_fd: int,
+    folder: str,
     run: Callable[[int], NoReturn],
     *,
     signals_are_reset: bool = False,
 ) -> NoReturn:
     """Be the worker, in a process that was forked for it; ``ps`` shows the title.
 
-    ``run`` is called in the call's own process, with the worker's pid. How that ended is our last word: its exit code,
+    ``run`` is called in the call's own process, with the worker's pid. When all that it started has ended, its private
+    folder is removed: nothing can write into it any more. How it ended is our last word: its exit code,
     negative for a signal, at the beginning of the shared memory of ``request_fd``.
     """
     try:
@@ -59,6 +63,7 @@ def keep(
         code = _end_of(pid)
         _end_others()
         os.pwrite(0, str(code).encode("ascii"), 0)
+        remove_folder(Path(folder))
     finally:  # a fork must not go back into its parent's frames, whatever happens
         os._exit(EXIT_NOT_SET_UP)
 
@@ -107,7 +112,7 @@ def _end_others() -> None:
 
 
 def _kill_children() -> None:
-    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as listed:  # noqa: PTH123 (pathlib is not needed else)
+    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as listed:  # noqa: PTH123 (the worker has none but this to read)
         for pid in listed.read().split():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), signal.SIGKILL)

@@ -234,3 +234,13 @@ def attempt_isolated(attempts: list[tuple[str, str]]) -> list[dict[str, str]]:
 def attempt_freely(attempts: list[tuple[str, str]]) -> list[dict[str, str]]:
     """Try things, without a profile."""
     return [_try(what, target) for what, target in attempts]
+
+
+@tool
+def dig(levels: int) -> str:
+    """Dig down in the private folder, deeper than most programs climb."""
+    os.chdir(os.environ["TMPDIR"])
+    for _ in range(levels):
+        os.mkdir("deeper")
+        os.chdir("deeper")
+    return f"{levels} levels"

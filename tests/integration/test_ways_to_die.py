@@ -148,6 +148,13 @@ def test_what_a_tool_prints_is_kept_apart_from_its_result(
     assert loud.output.endswith("oops\n")
 
 
+def test_what_a_tool_digs_is_filled_in_again(specs: dict[str, ToolSpec], bench: ToolBench) -> None:
+    for levels in (50, 3000):
+        result, _ = bench.call(specs["dig"], {"levels": levels})
+        assert _text(result) == f"{levels} levels"
+        assert not bench.folders()
+
+
 def test_a_death_shows_in_the_output_where_it_happened(specs: dict[str, ToolSpec], bench: ToolBench) -> None:
     result, _ = bench.call(specs["die"], {"how": "segfault"})
     frames = [line for line in result.output.splitlines() if line.startswith("  File ")]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.worker_folder import make_folder, remove_folder, remove_stale
+from callboard.actors.worker_folder import make_folder, remove_stale
+from callboard.tools.removal import remove_folder
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +58,18 @@ def test_only_the_folders_of_the_dead_are_taken_out(place: Path) -> None:
     assert all(other.exists() for other in others)
     assert not dead.exists()
     assert not reused.exists(), "the pid is another's now"
+
+
+def test_a_folder_goes_that_is_deeper_than_python_climbs() -> None:
+    folder = make_folder()
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(3000):
+            os.mkdir("deeper")
+            os.chdir("deeper")
+    finally:
+        os.fchdir(here)
+        os.close(here)
+    remove_folder(folder)
+    assert not folder.exists()

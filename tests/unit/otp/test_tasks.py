@@ -301,7 +301,7 @@ def test_a_worker_that_does_not_end_is_given_up_and_its_place_is_free() -> None:
     process = stream.process("a")
     process.deaf = True
     stream.result("a")
-    stream.host.advance(4.0)
+    stream.host.advance(29.0)
     assert not process.given_up
     stream.host.advance(10.0)
     assert process.given_up

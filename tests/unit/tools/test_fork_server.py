@@ -134,5 +134,5 @@ def test_the_server_ends_when_nobody_can_order_any_more(specs: dict[str, ToolSpe
 
 
 def test_an_order_survives_its_way() -> None:
-    order = Order(title="a (b)", command=("x", "ü"), environment={"A": "ü"}, setup_bytes=7)
+    order = Order(title="a (b)", folder="/x", command=("x", "ü"), environment={"A": "ü"}, setup_bytes=7)
     assert Order.from_json(order.to_json()) == order
