@@ -26,8 +26,14 @@ class RegistryMark:
             draft.write_text(version, encoding="ascii")
             draft.replace(self._path)
         except OSError:
-            self.remove()
+            self._spoil()
             raise
+
+    def _spoil(self) -> None:
+        try:
+            self.remove()
+        except OSError:
+            os.truncate(self._path, 0)
 
     def remove(self) -> None:
         """Have everybody ask."""

@@ -139,8 +139,17 @@ def _run_tree(
     from callboard.tree import root_args
 
     def tidy() -> None:
-        """What a tool left may take long to remove, and whoever watches the tree has no time."""
-        threading.Thread(target=_take_away_remains, args=(folder,), name="tidy", daemon=True).start()
+        """What a tool left may take long to remove, and whoever watches the tree has no time. One at a time will do."""
+        if tidying.acquire(blocking=False):
+            threading.Thread(target=take_away, name="tidy", daemon=True).start()
+
+    def take_away() -> None:
+        try:
+            _take_away_remains(folder)
+        finally:
+            tidying.release()
+
+    tidying = threading.Lock()
 
     def up(lives: int) -> None:
         info = SystemInfo(

@@ -359,9 +359,10 @@ class Child(Actor):
     def _run_ready(self) -> None:
         if self._poller is None:
             return
-        for fd, events in self._poller.poll(0):
-            action = self._watched.get(fd)
-            if action is not None and not self._dying:
+        # An action may close its descriptor, and another be opened under the same number before its turn comes.
+        ready = [(fd, events, self._watched.get(fd)) for fd, events in self._poller.poll(0)]
+        for fd, events, action in ready:
+            if action is not None and self._watched.get(fd) is action and not self._dying:
                 action(events)
 
     def _schedule(self) -> None:

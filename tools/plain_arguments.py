@@ -73,9 +73,13 @@ def _type_of(annotation: object, names: Mapping[str, Any]) -> type | None:
 
 
 def _may_be_context(annotation: object, names: Mapping[str, Any]) -> bool:
-    """True for ``ToolContext | None``, and for text that is made of more than the names of other classes."""
+    """True for ``ToolContext | None``, for what has yet to be evaluated, and for whatever is not known here."""
+    if annotation is None or annotation is types.NoneType:
+        return False
     if not isinstance(annotation, str):
-        return ToolContext in typing.get_args(annotation)
+        parts = typing.get_args(annotation)
+        is_class = isinstance(annotation, type) and annotation is not ToolContext
+        return any(isinstance(part, str) or _may_be_context(part, names) for part in parts) if parts else not is_class
     return not all(_is_another_class(word, names) for word in _WORD.findall(annotation))
 
 

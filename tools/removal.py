@@ -1,14 +1,16 @@
 """A folder removed, however hard its tool made that: without rights, of many files, or deeper than Python can climb.
 
 Called by the worker at its end (``tools/keeper.py``), where it may take its time, and for what a killed one left. It
-decides nothing.
+touches nothing but the folder and what is in it, and decides nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 _MODE = 0o700
 _DEEP_S = 60.0
@@ -20,13 +22,31 @@ def remove_folder(folder: Path) -> None:
         folder.rmdir()
     except FileNotFoundError:
         return
+    except NotADirectoryError:  # a tool may have put a link or a file in its place
+        with contextlib.suppress(OSError):
+            folder.unlink()
     except OSError:
         _remove_full(folder)
 
 
 def _remove_full(folder: Path) -> None:
+    def open_and_retry(_function: object, path: str, fault: Any) -> None:
+        """What has no rights is given them, and tried once more."""
+        target = Path(path)
+        if issubclass(fault[0], FileNotFoundError):
+            return
+        for place in (target.parent, target):
+            if place == folder or folder in place.parents:
+                _open(place)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                target.unlink()
+
+    _open(folder)
     try:
-        shutil.rmtree(folder, onerror=_open_and_retry)
+        shutil.rmtree(folder, onerror=open_and_retry)
     except RecursionError:
         import subprocess  # the system's own way climbs as deep as anybody can dig; no call needs it otherwise
 
@@ -35,16 +55,11 @@ def _remove_full(folder: Path) -> None:
             subprocess.run(command, stderr=subprocess.DEVNULL, timeout=_DEEP_S, check=False)
 
 
-def _open_and_retry(_function: object, path: str, _fault: object) -> None:
-    """A folder without rights is given them; what then still stays is left for the next to try."""
-    parent = Path(path).parent
-    try:
-        parent.chmod(_MODE)
-        target = Path(path)
-        if target.is_dir() and not target.is_symlink():
-            target.chmod(_MODE)
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            target.unlink()
-    except OSError:
-        return
+def _open(place: Path) -> None:
+    """Give its owner all rights on a folder; never on what a link leads to."""
+    with contextlib.suppress(OSError):
+        fd = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", _MODE)  # noqa: PTH101
+        finally:
+            os.close(fd)

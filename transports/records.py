@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 _Reduce: TypeAlias = Callable[[Any], Any]
 
+_STATE = ("__getstate__", "__setstate__")
 _OWN_WAYS = frozenset({"__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__"})
 
 
@@ -75,7 +76,7 @@ def _is_slotted(kind: type) -> bool:
         "__dataclass_params__" in own
         and own["__dataclass_params__"].frozen
         and type(own.get("__slots__")) is tuple
-        and getattr(own.get("__getstate__"), "__module__", "") == "dataclasses"
+        and all(getattr(own.get(name), "__module__", "") == "dataclasses" for name in _STATE)
         and not own.keys() & _OWN_WAYS
     )
 
