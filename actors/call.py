@@ -54,6 +54,7 @@ class Calls:
         self._limit = limit
         self._running: dict[str, _Call] = {}
         self._prepared: list[WorkerCall] = []
+        self._workers: list[WorkerCall] = []
         self._waiting: deque[_Call] = deque()
         self._forks = ForkServer(f"{host.init.id} (fork server)")
         self._taken = 0
@@ -78,8 +79,7 @@ class Calls:
         for place in reversed(needed.end):
             self._prepared.pop(place).stop()
         for spec in needed.start:
-            worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._fork)
-            worker.start("prepared")
+            worker = self._new_worker(spec, "prepared")
             if worker.is_free:
                 self._prepared.append(worker)
 
@@ -98,15 +98,16 @@ class Calls:
     def stop(self) -> None:
         """End all calls by force, and wait a moment for their workers to be gone; nothing more is heard of them."""
         self._waiting.clear()
-        for worker in self._prepared:
-            worker.stop_now()
         self._prepared.clear()
         running, self._running = self._running, {}
         for call in running.values():
-            if isinstance(call.way, WorkerCall):
-                call.way.stop_now()
-            elif call.way is not None:
+            if isinstance(call.way, ServerCall):
                 call.way.stop()
+        for worker in self._workers:
+            worker.end_now()
+        for worker in self._workers:
+            worker.leave_now()
+        self._workers.clear()
         self._forks.close()
         self._host.table.remove_row(f"{self._host.init.id}.forks")
 
@@ -132,13 +133,21 @@ class Calls:
         place = prepared.pick([worker.spec for worker in self._prepared], spec)
         if place is not None:
             return self._prepared.pop(place)
+        return self._new_worker(spec, "running")
+
+    def _new_worker(self, spec: ToolSpec, state: str) -> WorkerCall:
         worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._fork)
-        worker.start()
+        worker.start(state)
+        self._workers = [*(worker for worker in self._workers if not worker.is_buried), worker]
         return worker
 
-    def _fork(self, order: Order, ends: Ends) -> int:
+    def _fork(self, order: Order, ends: Ends) -> tuple[int, int]:
         self.expect()
-        return self._forks.fork(order, ends)
+        forked = self._forks.fork(order, ends)
+        if self._forks.fault:
+            self._host.log.warning("fork_server_ended", reason=self._forks.fault)
+            self._forks.fault = ""
+        return forked
 
     def expect(self) -> None:
         """Have a fork server, before there is a call: the sooner it is forked, the less memory is copied after it."""

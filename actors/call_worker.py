@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from callboard.actors import worker_tree as tree
 from callboard.actors.messages import Work
 from callboard.actors.worker_endings import refused
-from callboard.actors.worker_folder import make_folder
+from callboard.actors.worker_folder import make_folder, start_removal
 from callboard.actors.worker_process import LOOK_EVERY_S, Fork, WorkProcess, call_of
 from callboard.supervisor.child import Child
 from callboard.supervisor.process import start_time
@@ -22,10 +23,10 @@ from callboard.supervisor.timers import Timer
 from callboard.tools.content import Progress, ToolResult, error_result
 from callboard.tools.contract import ToolSpec
 from callboard.tools.errors import ToolsError
-from callboard.tools.removal import remove_folder
 
 _TELL_EVERY_S = 0.05
 _FIRST_LOOK_S = 0.01
+_LAST_LOOK_S = 1.0
 _STOP_S = 0.3
 _GIVE_UP_S = 30.0
 
@@ -57,7 +58,8 @@ class WorkerCall:
         self._folder: Path | None = None
         self._fault: ToolResult | None = None
         self._state = ""
-        self._is_done = self._is_ending = False
+        self._is_looked_at = False
+        self._is_done = self._is_ending = self._is_given_up = False
         self._give_up_at = 0.0
         self._progress: Progress | None = None
         self._told_at = 0.0
@@ -66,7 +68,13 @@ class WorkerCall:
     @property
     def is_free(self) -> bool:
         """True while the worker can be given a call."""
-        return self._process is not None and self._work is None and not self._is_ending
+        waiting = self._process is not None and self._work is None and not self._is_ending
+        return waiting and self._process is not None and not self._process.has_ended
+
+    @property
+    def is_buried(self) -> bool:
+        """True when nothing of the worker is left, or it was never started."""
+        return self._process is None
 
     @property
     def is_loaded(self) -> bool:
@@ -87,8 +95,8 @@ class WorkerCall:
             self._fault = error_result(message, "unavailable")
         if self._fault is None and process is not None:
             self._keep(process, state)
-        elif self._folder is not None:
-            remove_folder(self._folder)
+        else:
+            self._remove_folder()
 
     def call(self, work: Work, listener: Listener) -> None:
         """Give the worker its call, once; what comes of it is told later."""
@@ -105,23 +113,27 @@ class WorkerCall:
         if self._state != "running":
             self._show("running", self._process)
         self._after(work.deadline_s, self._late)
-        self._after(LOOK_EVERY_S, self._look)
+        if not self._is_looked_at:
+            self._look_again()
 
     def stop(self) -> None:
         """End the call by force; only ``gone`` is heard."""
         self._is_done = True
         self._over()
 
-    def stop_now(self) -> None:
-        """End the call by force and wait a moment for its processes to be gone; nothing is heard."""
-        process, self._process = self._process, None
+    def end_now(self) -> None:
+        """End the call by force, and hear nothing more of it; ``leave_now`` is to follow."""
         self._is_done = self._is_ending = True
+        if self._process is not None:
+            self._unwatch(self._process)
+            self._process.end()
+
+    def leave_now(self) -> None:
+        """Wait a moment for the call's processes to be gone, after ``end_now``."""
+        process, self._process = self._process, None
         if process is not None:
-            self._unwatch(process)
-            process.end()
             if not process.reap_within(_STOP_S):
                 process.give_up()
-                self._folder = None
                 process.reap_within(_STOP_S)
             self._leave(process)
 
@@ -130,7 +142,9 @@ class WorkerCall:
         self._process = process
         self._host.watch(process.channel_fd, lambda _events: self._heard(process))
         self._host.watch(process.output_fd, lambda _events: self._printed(process))
-        self._host.watch(process.pidfd, lambda _events: self._over())
+        self._host.watch(process.word_fd, lambda _events: self._over())
+        self._look_again()
+        self._after(self.spec.deadline_s, self._not_loaded)
         self._show(state, process)
 
     def _show(self, state: str, process: WorkProcess) -> None:
@@ -163,8 +177,13 @@ class WorkerCall:
         if process.is_over:
             self._over()
 
+    def _look_again(self) -> None:
+        self._is_looked_at = True
+        self._after(LOOK_EVERY_S, self._look)
+
     def _look(self) -> None:
-        process = self._process
+        """A worker that stands ready does nothing, and is not looked at."""
+        process, self._is_looked_at = self._process, False
         if process is None:
             return
         process.look()
@@ -172,7 +191,12 @@ class WorkerCall:
             self._over()
             return
         self._tell()
-        self._after(LOOK_EVERY_S, self._look)
+        if self._work is not None or not process.is_ready:
+            self._look_again()
+
+    def _not_loaded(self) -> None:
+        if self._work is None and not self.is_loaded:
+            self._over()
 
     def _late(self) -> None:
         if self._process is not None:
@@ -209,12 +233,13 @@ class WorkerCall:
             return
         if not process.reap():
             if self._host.now() < self._give_up_at:
-                self._after(look_again_s, lambda: self._bury(process, min(1.0, 2 * look_again_s)))
+                self._after(look_again_s, lambda: self._bury(process, min(_LAST_LOOK_S, 2 * look_again_s)))
                 return
+            if not self._is_given_up:
+                self._is_given_up = True
+                self._host.log.error("worker_given_up", worker=self._row, pid=process.pid)
             process.give_up()
-            self._folder = None  # it may be what it was busy with; it is removed once we are gone
-            self._host.log.error("worker_given_up", worker=self._row, pid=process.pid)
-            self._after(_FIRST_LOOK_S, lambda: self._bury(process, min(1.0, 2 * look_again_s)))
+            self._after(_LAST_LOOK_S, lambda: self._bury(process, _LAST_LOOK_S))
             return
         self._process = None
         self._unwatch(process)
@@ -224,8 +249,13 @@ class WorkerCall:
     def _leave(self, process: WorkProcess) -> None:
         process.close()
         self._host.table.remove_row(self._row)
-        if self._folder is not None:
-            remove_folder(self._folder)
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        """The worker has done it, unless it was killed itself."""
+        pid = start_removal(self._folder) if self._folder is not None else None
+        if pid is not None:
+            self._host.monitor(pid, lambda: tree.collect(pid))
 
     def _refuse(self) -> None:
         """The call never ran; a worker that was started for it is ended."""
@@ -238,7 +268,7 @@ class WorkerCall:
             self._listener.gone()
 
     def _unwatch(self, process: WorkProcess) -> None:
-        for fd in (process.channel_fd, process.output_fd, process.pidfd):
+        for fd in (process.channel_fd, process.output_fd, process.word_fd, process.pidfd):
             self._host.unwatch(fd)
         for timer in self._timers:
             timer.cancel()

@@ -21,7 +21,6 @@ from callboard.actors.registry_view import RegistryView
 from callboard.actors.settings import Settings
 from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
-from callboard.supervisor.wiping import wipe
 from callboard.tools.content import Progress, ToolResult
 
 Answer: TypeAlias = ToolRan | CallWaits | Failure
@@ -38,7 +37,6 @@ class CallerActor(Child):
 
     def start(self) -> None:
         """Be ready; nothing is loaded before it is needed."""
-        wipe()
         self._settings: Settings = self.init.args["settings"]
         self._registry = RegistryView(self)
         self._runs: dict[str, CallerRun] = {}

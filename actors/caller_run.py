@@ -16,7 +16,7 @@ from callboard.actors.call import Calls
 from callboard.actors.call_gate import CallGate
 from callboard.actors.events import ApprovalDecided, ApprovalRequested
 from callboard.actors.items import FunctionCall
-from callboard.actors.messages import CallWaits, Registry, RunTool, ToolRan, ToolRuns
+from callboard.actors.messages import CallQueued, CallWaits, Registry, RunTool, ToolRan, ToolRuns
 from callboard.actors.registry_view import RegistryView
 from callboard.actors.settings import Settings
 from callboard.actors.toolbox import Toolbox
@@ -70,10 +70,9 @@ class CallerRun:
         self._registry.refresh(lambda server: self._command.tool.startswith(f"{server}__"), self._judge)
 
     def asked_again(self, envelope: Envelope) -> None:
-        """Say that it runs, if it does; whoever asks again waits still."""
+        """Say whether it runs; whoever asks again waits still, and gives up where nobody answers."""
         self.envelope = envelope
-        if self._runs is not None:
-            self._host.reply(envelope, self._runs)
+        self._host.reply(envelope, self._runs or CallQueued())
 
     def take(self, call_id: str, result: ToolResult, duration_s: float) -> bool:
         """Take what a worker gave: this call's result, or its hook's; False when it is another's."""

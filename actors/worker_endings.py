@@ -12,7 +12,7 @@ from callboard.tools.content import ToolResult, error_result
 from callboard.tools.limits import Limits
 from callboard.tools.sandbox_plan import EXIT_CHANNEL_LOST
 
-Cause: TypeAlias = Literal["deadline", "memory", "cpu", "output", "processes", "folder", "result"]
+Cause: TypeAlias = Literal["deadline", "memory", "cpu", "output", "processes", "folder", "result", "progress"]
 
 RESULT_BYTES = 96 * 1024 * 1024
 _SAID_CHARS = 300
@@ -31,6 +31,7 @@ def ended_for(name: str, cause: Cause, limits: Limits, deadline_s: float) -> Too
         "output": f"printed more than {limits.output_mb} MiB",
         "processes": f"started more than {limits.processes} processes",
         "folder": f"filled its temporary folder beyond {limits.file_mb} MiB",
+        "progress": "told its progress faster than it can be heard",
         "result": f"gave a result of more than {RESULT_BYTES} bytes",
     }
     if cause == "deadline":

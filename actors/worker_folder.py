@@ -26,6 +26,20 @@ def make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{start_tick(pid)}-"))
 
 
+def start_removal(folder: Path) -> int | None:
+    """Remove what a killed worker left of its folder, without waiting for it: gives the pid of who does, to be reaped.
+
+    Mostly there is nothing left: None.
+    """
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return os.posix_spawnp("rm", ["rm", "-rf", "--", str(folder)], os.environ)
+    return None
+
+
 def remove_stale(maker: int | None = None) -> None:
     """Remove folders of this user's whose maker is gone, or those of one that is; a hundred at a time.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
-_FOLDER_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,38 @@ def proportional(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
 
 
-def folder_bytes(folder: Path) -> int:
-    """Give what the files below ``folder`` take on disk, as far as the first 20,000 entries tell."""
-    total, seen = 0, 0
+class FolderCount:
+    """What the files below a folder take on disk, counted a little at a time: a tool may make very many."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pass: Iterator[int] | None = None
+        self._counted = 0
+
+    def look(self, within_s: float) -> int:
+        """Count on for so long; gives the bytes that the present pass has found so far."""
+        give_up_at = time.monotonic() + within_s
+        if self._pass is None:
+            self._pass, self._counted = _sizes_below(self._folder), 0
+        for size in self._pass:
+            self._counted += size
+            if time.monotonic() >= give_up_at:
+                return self._counted
+        self._pass = None
+        return self._counted
+
+
+def _sizes_below(folder: Path) -> Iterator[int]:
     waiting = [os.fspath(folder)]
-    while waiting and seen < _FOLDER_ENTRIES:
+    while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    seen += 1
-                    stat = entry.stat(follow_symlinks=False)
-                    total += stat.st_blocks * 512
+                    yield entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:
             continue
-    return total
 
 
 def make_polite(pids: Iterable[int], nice: int) -> None:

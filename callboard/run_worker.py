@@ -126,7 +126,7 @@ def _drive(
             look_at = now + LOOK_EVERY_S
             process.look()
             continue
-        fds = [process.pidfd, stop_fd]
+        fds = [process.word_fd, stop_fd]
         fds += [process.channel_fd] if process.channel_is_open else []
         fds += [process.output_fd] if process.output_is_open else []
         ready = select.select(fds, [], [], min(look_at, give_up_at) - now)[0]
@@ -137,7 +137,7 @@ def _drive(
         if process.channel_fd in ready:
             for progress in process.read_channel():
                 progressed(progress)
-        if process.pidfd in ready:
+        if process.word_fd in ready:
             break
     return False
 

@@ -9,12 +9,12 @@ with it. Called by ``actors/call.py`` and ``actors/worker_process.py``; it decid
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -23,13 +23,14 @@ import setproctitle
 from callboard.tools.keeper import die_with, keep, reset_signals
 from callboard.tools.runner import Ends, run_executed, run_forked
 
-_ANSWER_S = 2.0
-_ORDER_BYTES = 1 << 18
+_ANSWER_S = 5.0
+_ANSWER_BYTES = 16
+_ORDER_BYTES = 100_000
 _SOCKET_FD = 3
 _MOST_DESCRIPTORS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """A worker that is wanted. ``command`` leads to the call's process; without one that is a fork of the worker's.
 
@@ -45,7 +46,7 @@ class Order:
 
     def to_json(self) -> bytes:
         """Give the JSON form."""
-        return json.dumps(asdict(self)).encode("ascii")
+        return json.dumps(dataclasses.asdict(self)).encode("ascii")
 
     @classmethod
     def from_json(cls, text: bytes) -> Order:
@@ -54,8 +55,8 @@ class Order:
         return cls(**{**form, "command": tuple(form["command"])})
 
 
-def fork_worker(order: Order, ends: Ends, *, signals_are_reset: bool = False) -> int:
-    """Fork the worker from this process, which forks the call's below itself; gives the worker's pid."""
+def fork_worker(order: Order, ends: Ends, *, signals_are_reset: bool = False) -> tuple[int, int]:
+    """Fork the worker from this process, which forks the call's below itself; gives its pid and a pidfd."""
     if order.command:
         run = partial(run_executed, order.command, order.environment, ends=ends)
     else:
@@ -63,12 +64,15 @@ def fork_worker(order: Order, ends: Ends, *, signals_are_reset: bool = False) ->
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        keep(parent_pid, order.title, ends.request, order.folder, run, signals_are_reset=signals_are_reset)
-    return pid
+        keep(parent_pid, order.title, order.folder, ends.word, run, signals_are_reset=signals_are_reset)
+    return pid, os.pidfd_open(pid)
 
 
 class ForkServer:
-    """The fork server of one client. What it cannot do is done by the client, so nothing depends on it."""
+    """The fork server of one client. What it cannot do is done by the client, so nothing depends on it.
+
+    ``fault`` says why it was ended, where it was: the workers that it had forked ended with it.
+    """
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -91,21 +95,31 @@ class ForkServer:
             _serve(parent_pid, self._title, its.fileno())
         its.close()
         own.settimeout(_ANSWER_S)
-        self._socket, self.pid = own, pid
+        self._socket, self.pid, self.fault = own, pid, ""
 
-    def fork(self, order: Order, ends: Ends) -> int:
-        """Have the server fork the worker, or fork it here where there is no server, or none any more."""
-        if self._socket is not None:
-            fds = [ends.calls, ends.request, ends.output, ends.channel]
-            try:
-                socket.send_fds(self._socket, [order.to_json()], fds)
-                answer = self._socket.recv(16)
-                if answer:
-                    return int(answer)
-            except OSError as fault:  # it was killed or is stuck, or the order is too long for it
-                self.fault = str(fault)
-            self.close()
+    def fork(self, order: Order, ends: Ends) -> tuple[int, int]:
+        """Have the server fork the worker, or fork it here where there is no server, or none any more; raises OSError
+        where no process can be had. Gives its pid and a pidfd.
+        """
+        text = order.to_json()
+        if self._socket is None or len(text) > _ORDER_BYTES:
+            return fork_worker(order, ends)
+        try:
+            socket.send_fds(self._socket, [text], [*dataclasses.astuple(ends)])
+            answer, fds, _, _ = socket.recv_fds(self._socket, _ANSWER_BYTES, 1)
+        except OSError as fault:  # it is stuck; whatever it still did with the order must not happen twice
+            self._give_up(str(fault))
+        else:
+            if fds:
+                return int(answer), fds[0]
+            if answer:
+                raise OSError(int(answer), os.strerror(int(answer)))
+            self._give_up("it was killed")
         return fork_worker(order, ends)
+
+    def _give_up(self, fault: str) -> None:
+        self.fault = fault
+        self.close()
 
     def close(self) -> None:
         """Let the server end, if it runs; its workers end with it."""
@@ -130,19 +144,28 @@ def _serve(parent_pid: int, title: str, socket_fd: int) -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
         os.closerange(_SOCKET_FD + 1, _MOST_DESCRIPTORS)
         setproctitle.setproctitle(f"callboard: {title}")
-        orders = socket.socket(fileno=_SOCKET_FD)
-        while True:
-            text, fds, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 4)
-            if not text:
-                break
-            calls, request, output, channel = fds
-            ends = Ends(calls=calls, request=request, output=output, channel=channel)
-            pid = fork_worker(Order.from_json(text), ends, signals_are_reset=True)
-            orders.send(str(pid).encode("ascii"))
-            for fd in fds:
-                os.close(fd)
+        _take_orders(socket.socket(fileno=_SOCKET_FD))
     finally:  # a fork must not go back into its parent's frames, whatever happens
         os._exit(0)
+
+
+def _take_orders(orders: socket.socket) -> None:
+    """A worker is not reaped before its answer is sent: until then its pid is its own."""
+    while True:
+        text, fds, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 5)
+        if not text:
+            return
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
+        try:
+            pid, pidfd = fork_worker(Order.from_json(text), Ends(*fds), signals_are_reset=True)
+        except OSError as fault:
+            orders.send(str(fault.errno).encode("ascii"))
+        else:
+            socket.send_fds(orders, [str(pid).encode("ascii")], [pidfd])
+            os.close(pidfd)
+        for fd in fds:
+            os.close(fd)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
 
 
 def _reap() -> None:

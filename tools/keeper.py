@@ -1,9 +1,9 @@
 """The tool worker: a process that keeps one call's own process below it, and ends with everything that it started.
 
 It is a sub-reaper, so nothing escapes it, whatever session it makes; it does as little as there is to do, for each page
-that a fresh fork touches is copied. It says how the call's process ended, in memory that it shares with the client.
-What the tool does to its parent happens to this process, and so to this one call. Called by ``tools/fork_server.py``,
-in a fork; it decides nothing, and watches nothing but the end.
+that a fresh fork touches is copied. It says how the call's process ended, on a pipe that the tool never has. What the
+tool does to its parent happens to this process, and so to this one call. Called by ``tools/fork_server.py``, in a fork;
+it decides nothing, and watches nothing but the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-LAST_WORD_BYTES = 16
 _MOST_DESCRIPTORS = 1 << 20
 _CATCHABLE = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _KEPT_IGNORED = (int(signal.SIGPIPE), int(signal.SIGXFSZ))
@@ -33,45 +32,49 @@ _KEPT_IGNORED = (int(signal.SIGPIPE), int(signal.SIGXFSZ))
 def keep(
     parent_pid: int,
     title: str,
-    request_fd: int,
     folder: str,
+    word_fd: int,
     run: Callable[[int], NoReturn],
     *,
     signals_are_reset: bool = False,
 ) -> NoReturn:
     """Be the worker, in a process that was forked for it; ``ps`` shows the title.
 
-    ``run`` is called in the call's own process, with the worker's pid. When all that it started has ended, its private
-    folder is removed: nothing can write into it any more. How it ended is our last word: its exit code,
-    negative for a signal, at the beginning of the shared memory of ``request_fd``.
+    ``run`` is called in the call's own process, with the worker's pid. When all of the call has ended, how it did is
+    said on ``word_fd``, which is nobody else's: its exit code, negative for a signal. Then its folder is removed.
     """
+    code = EXIT_NOT_SET_UP
     try:
         die_with(parent_pid)
         os.setsid()
-        if signals_are_reset:
-            _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
-        else:
+        if not signals_are_reset:
             reset_signals()
+        _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         setproctitle.setproctitle(f"callboard: {title}")
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         own_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             run(own_pid)
-        os.dup2(request_fd, 0)
+        os.dup2(word_fd, 0)
+        word_fd = 0
         os.closerange(1, _MOST_DESCRIPTORS)
         code = _end_of(pid)
         _end_others()
-        os.pwrite(0, str(code).encode("ascii"), 0)
-        remove_folder(Path(folder))
     finally:  # a fork must not go back into its parent's frames, whatever happens
-        os._exit(EXIT_NOT_SET_UP)
+        with contextlib.suppress(BaseException):
+            os.write(word_fd, str(code).encode("ascii"))
+            remove_folder(Path(folder))
+        os._exit(0)
 
 
-def last_word(request_fd: int) -> int | None:
-    """Give the exit code that the worker of this shared memory left, negative for a signal; None when it left none."""
-    word = os.pread(request_fd, LAST_WORD_BYTES, 0).rstrip(b"\0")
-    return int(word) if word else None
+def last_word(said: bytes) -> int | None:
+    """Read what a worker said last; None when that is nothing that can be read."""
+    try:
+        return int(said)
+    except ValueError:
+        return None
 
 
 def die_with(parent_pid: int) -> None:
@@ -88,7 +91,6 @@ def reset_signals() -> None:
         _signal.signal(number, _signal.SIG_DFL)
     for number in _KEPT_IGNORED:
         _signal.signal(number, _signal.SIG_IGN)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _end_of(pid: int) -> int:

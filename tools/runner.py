@@ -16,6 +16,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ from callboard.tools.decorator import taken_as_described
 from callboard.tools.environment import keep_only
 from callboard.tools.errors import ToolsError
 from callboard.tools.execute import describe, execute
-from callboard.tools.keeper import LAST_WORD_BYTES, die_with
+from callboard.tools.keeper import die_with
 from callboard.tools.loader import load_tool
 from callboard.tools.sandbox_plan import EXIT_CHANNEL_LOST, EXIT_NOT_SET_UP, Step
 from callboard.tools.sandbox_steps import perform
@@ -40,6 +41,8 @@ _CHANNEL_FD = 3
 _REQUEST_FD = 4
 _CALLS_FD = 5
 _LINE_BYTES = 64
+_MOMENT_S = 0.05
+_TOLD_IN_A_MOMENT = 10
 _MOST_DESCRIPTORS = 1 << 20
 
 
@@ -76,16 +79,17 @@ class Setup:
         return cls(**{**form, "steps": steps})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ends:
-    """The worker's descriptors: the lines that say where its call is and the memory that holds it, and its two ways
-    out.
+    """The worker's descriptors: the lines that say where its call is and the memory that holds it, the two ways out of
+    the call's process, and its own for its last word.
     """
 
     calls: int
     request: int
     output: int
     channel: int
+    word: int
 
 
 def run_forked(setup_bytes: int, worker_pid: int, ends: Ends) -> NoReturn:
@@ -172,8 +176,11 @@ def _call(setup: Setup, channel: _Channel) -> ToolResult | None:
     )
     kept = None if setup.kept is None else setup.kept.encode("latin-1")
 
+    throttle = _Throttle()
+
     def report(progress: Progress) -> None:
-        channel.say({"progress": [progress.text, progress.fraction]})
+        if throttle.lets_through():
+            channel.say({"progress": [progress.text, progress.fraction]})
 
     try:
         with taken_as_described():
@@ -212,7 +219,7 @@ def _take_call() -> tuple[Mapping[str, Any], ToolContext] | None:
 
 
 def _read_setup(length: int) -> Setup:
-    return Setup.from_json(_read_at(_REQUEST_FD, LAST_WORD_BYTES, length))
+    return Setup.from_json(_read_at(_REQUEST_FD, 0, length))
 
 
 def _read_at(fd: int, at: int, length: int) -> bytes:
@@ -221,6 +228,21 @@ def _read_at(fd: int, at: int, length: int) -> bytes:
         parts.append(part)
         at, length = at + len(part), length - len(part)
     return b"".join(parts)
+
+
+class _Throttle:
+    """Of progress that comes faster than anybody reads, the rest of each moment is dropped."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._left = 0
+
+    def lets_through(self) -> bool:
+        now = time.monotonic()
+        if now >= self._until:
+            self._until, self._left = now + _MOMENT_S, _TOLD_IN_A_MOMENT
+        self._left -= 1
+        return self._left >= 0
 
 
 class _ChannelLost(BaseException):

@@ -56,4 +56,6 @@ def steps(n: int):
 
 def check(request):
     """The permission hook."""
+    if request.user == "slow":
+        time.sleep(0.8)
     return "not mallory" if request.user == "mallory" else True

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from callboard.api import System
 from callboard.storage.journal import Journal, open_journal
+from callboard.storage.journal_pieces import put_pieces
 from callboard.storage.journal_terms import Append, JournalError
 from callboard.testing.postgres import NoPostgres, PostgresServer
 from callboard.testing.turns import eventually
@@ -94,6 +98,36 @@ def test_transactions_that_cross_do_not_hold_each_other_for_ever(two: tuple[Jour
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(write, two, (names, names[::-1])))
     assert two[0].check() == []
+
+
+@pytest.mark.parametrize("way", ["deleted", "expired"])
+def test_a_content_stays_that_one_keeps_while_its_former_user_is_removed(
+    two: tuple[Journal, Journal], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    left, right = two
+    left.keep("old", "red", left.open("old", "red").epoch, [b"one"])
+    epoch = left.open("c", "red").epoch
+    is_kept, is_removed = threading.Event(), threading.Event()
+
+    def put(connection: Any, stream: Any, pieces: Any) -> None:
+        put_pieces(connection, stream, pieces)
+        is_kept.set()
+        is_removed.wait(0.5)  # it is not, before this is committed
+
+    def remove() -> None:
+        assert is_kept.wait(20)
+        if way == "deleted":
+            right.delete("old", "red")
+        else:
+            assert right.expire(time.time() + 100, 1.0, {}) == 1, "the one that is in use is passed over"
+        is_removed.set()
+
+    monkeypatch.setattr("callboard.storage.journal.put_pieces", put)
+    with ThreadPoolExecutor(1) as threads:
+        removed = threads.submit(remove)
+        left.keep("c", "red", epoch, [b"one"])
+        removed.result(20)
+    assert left.piece("c", "red", hashlib.sha256(b"one").hexdigest()) == b"one"
 
 
 def test_a_lost_connection_is_made_again_without_a_word(

@@ -68,8 +68,8 @@ def guarded(configuration: Config) -> Iterator[System]:
         yield system
 
 
-@pytest.mark.parametrize("tool", ["search_plain", "search_confined", "search_isolated"])
-def test_a_tool_finds_no_secret_in_its_own_memory(guarded: System, tool: str) -> None:
+@pytest.mark.parametrize("tool", ["search_confined", "search_isolated", "environment_plain"])
+def test_a_tool_finds_no_secret_in_its_environment_or_behind_a_profile_in_its_memory(guarded: System, tool: str) -> None:
     assert texts(list(guarded.conversation().ask(call(tool)))) == ["{}"]
 
 
@@ -77,7 +77,7 @@ def test_no_secret_is_in_a_file_a_list_a_log_or_a_models_message(
     guarded: System, model: ScriptedModelServer, own_folders: Path
 ) -> None:
     conversation = guarded.conversation()
-    list(conversation.ask(call("search_plain")))
+    list(conversation.ask(call("environment_plain")))
     failed = eventually(
         lambda: [s for s in guarded.servers() if s.last_error and "no access" in s.last_error][1:],
         30,

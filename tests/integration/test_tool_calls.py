@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from callboard.actors.events import ApprovalRequested
-from callboard.actors.messages import RunTool, ToolRan, ToolRuns
+from callboard.actors.messages import CallQueued, RunTool, ToolRan, ToolRuns
 from callboard.actors.names import CALLER
 from callboard.actors.owner import this_process
 from callboard.api import System
@@ -197,10 +197,23 @@ def test_a_request_that_comes_twice_is_one_call_and_one_of_a_process_that_is_gon
     assert len(noted.read_text(encoding="utf-8").split()) == 1
 
 
+def test_who_asks_again_hears_that_the_call_waits_behind_its_hook(tools: System, tmp_path: Path) -> None:
+    (pid,) = [row.pid for row in tools.tree() if row.id == "caller"]
+    arguments = json.dumps({"path": str(tmp_path / "noted")})
+    command = RunTool(call_id="c1", tool="note", arguments=arguments, caller_pid=pid or 0)
+    heard: list[Any] = []
+    slow = Principal(user="slow")
+    with tools._mailbox.exchange(lambda: command, principal=slow, to=CALLER) as exchange:
+        while not heard or isinstance(heard[-1], CallQueued | ToolRuns):
+            heard.append(exchange.next(20.0))
+    assert isinstance(heard[0], CallQueued)
+    assert isinstance(heard[-1], ToolRan)
+
+
 def asked(system: System, command: RunTool, request_id: str) -> Any:
     """Give the first answer that is not about a call under way."""
     with system._mailbox.exchange(lambda: command, request_id=request_id, to=CALLER) as exchange:
-        while isinstance(answer := exchange.next(10.0), ToolRuns):
+        while isinstance(answer := exchange.next(10.0), ToolRuns | CallQueued):
             continue
     return answer
 

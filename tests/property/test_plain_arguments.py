@@ -89,3 +89,21 @@ def test_what_is_not_known_here_is_left_to_pydantic() -> None:
     assert plain_call(mixed, {"text": "a", "count": 1, "many": [1]}, HERE) is None
     assert plain_call(mixed, {"text": "\ud800", "count": 1}, HERE) is None
     assert plain_call(with_context, {"text": "a", "context": "mine"}, HERE) is None
+
+
+def test_a_context_in_quotes_or_within_other_types_is_left_to_pydantic() -> None:
+    names: dict[str, Any] = {}
+    exec(QUOTED, names)
+    for name in ("quoted", "annotated", "listed"):
+        assert plain_call(names[name], {"text": "a"}, HERE) is None, name
+    assert plain_call(names["plain"], {"text": "a"}, HERE) == {"text": "a"}
+
+
+QUOTED = """
+from typing import Annotated, Any, Optional
+from callboard.tools.contract import ToolContext
+def quoted(text: str, ctx: Optional["ToolContext"] = None): ...
+def annotated(text: str, ctx: Annotated["ToolContext", "here"] = None): ...
+def listed(text: str, ctx: list["ToolContext"] | None = None): ...
+def plain(text: str, more: list[int] | None = None, any: Any = None, deep: dict[str, list[int]] = {}): ...
+"""

@@ -79,6 +79,22 @@ def test_a_call_that_was_given_up_is_not_made_by_its_repetition() -> None:
     assert host.said == [Progress("1/10", 0.1)]
 
 
+def test_a_call_that_comes_after_it_was_given_up_is_not_made() -> None:
+    host = Host()
+    assert not host.calls.drop("1")
+    assert not host.calls.add(_request())
+
+
+def test_a_result_that_is_there_stays_when_the_call_is_given_up_late() -> None:
+    host = Host()
+    host.calls.add(_request())
+    host.calls.answer("1", DONE)
+    assert not host.calls.drop("1")
+    host.pass_time(1.0)
+    host.calls.ask_on(_request(AwaitCall()))
+    assert host.said == [DONE, DONE]
+
+
 def test_progress_is_told_at_once_then_at_most_every_50_ms_and_the_last_before_the_result() -> None:
     host = Host()
     host.calls.add(_request())

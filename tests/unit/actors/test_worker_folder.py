@@ -73,3 +73,32 @@ def test_a_folder_goes_that_is_deeper_than_python_climbs() -> None:
         os.close(here)
     remove_folder(folder)
     assert not folder.exists()
+
+
+def test_nothing_above_or_beside_a_folder_is_touched(place: Path) -> None:
+    place.chmod(0o755)
+    beside = place / "beside"
+    beside.mkdir(mode=0o500)
+    for made in (lambda folder: folder.symlink_to(beside), lambda folder: folder.write_text("x")):
+        folder = make_folder()
+        folder.rmdir()
+        made(folder)
+        remove_folder(folder)
+        assert not folder.is_symlink()
+        assert not folder.exists()
+    gone = make_folder()
+    (gone / "file").write_text("x")
+    remove_folder(gone)
+    remove_folder(gone)
+    assert place.stat().st_mode & 0o777 == 0o755
+    assert beside.stat().st_mode & 0o777 == 0o500
+
+
+def test_a_folder_that_took_all_rights_from_itself_goes() -> None:
+    folder = make_folder()
+    (folder / "inner").mkdir()
+    (folder / "inner" / "file").write_text("x")
+    (folder / "inner").chmod(0)
+    folder.chmod(0)
+    remove_folder(folder)
+    assert not folder.exists()

@@ -109,9 +109,17 @@ class Process:
         if Process.refuse:
             raise OSError("no more processes")
         self.pid = next(_PIDS)
-        self.channel_fd, self.output_fd, self.pidfd = (10 * self.pid + n for n in range(3))
+        self.channel_fd, self.output_fd, self.word_fd, self.pidfd = (10 * self.pid + n for n in range(4))
         Process.living[self.pid] = self
         Process.peak = max(Process.peak, len(Process.living))
+
+    @property
+    def has_ended(self) -> bool:
+        return self._gone
+
+    @property
+    def is_ready(self) -> bool:
+        return not self._gone
 
     def hand_over(self, call: bytes, deadline_s: float) -> None:
         self.deadline_s = deadline_s
@@ -194,6 +202,7 @@ class Stream:
         """The worker's process is gone."""
         process = self.process(id)
         process.die()
+        self.ready(process.word_fd)
         self.ready(process.pidfd)
         return self
 
@@ -215,7 +224,8 @@ def _no_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     """The processes of this file are made up."""
     monkeypatch.setattr(call_worker, "WorkProcess", Process)
     monkeypatch.setattr(call_worker, "make_folder", lambda: tmp_path)
-    monkeypatch.setattr(call_worker, "remove_folder", lambda _folder: None)
+    monkeypatch.setattr(call_worker, "start_removal", lambda _folder: None)
+    monkeypatch.setattr(call_worker, "start_time", lambda _pid: 0.0)
     Process.living.clear()
     Process.peak = 0
     yield

@@ -84,6 +84,12 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def damage(url: str, content: bytes) -> None:
+    """Have other bytes in the place of a content."""
+    statement = "UPDATE journal_attachments SET content = :x WHERE digest = :d"
+    assert spoil(url, statement, x=content[::-1], d=digest_of(content)) == 1
+
+
 def count(url: str, table: str) -> int:
     engine = create_engine(url)
     with engine.connect() as connection:
@@ -625,12 +631,7 @@ def test_what_is_kept_is_exported_and_imported(journal: Journal) -> None:
 def test_a_damaged_content_costs_itself_and_is_found_by_a_check(journal: Journal, journal_url: str) -> None:
     opened = make(journal, "c", "note")
     journal.keep("c", "red", opened.epoch, [b"one", b"two"])
-    spoil(
-        journal_url,
-        "UPDATE journal_attachments SET content = :x WHERE digest = :d",
-        x=b"eno",
-        d=digest_of(b"one"),
-    )
+    damage(journal_url, b"one")
     spoil(journal_url, "DELETE FROM journal_attachments WHERE digest = :d", d=digest_of(b"two"))
     with refused("storage_corrupt", "is damaged"):
         journal.piece("c", "red", digest_of(b"one"))
@@ -640,3 +641,35 @@ def test_a_damaged_content_costs_itself_and_is_found_by_a_check(journal: Journal
         f"the attachment {digest_of(b'two')[:12]} is missing",
         f"the attachment {digest_of(b'one')[:12]} is damaged",
     ]
+
+
+def test_a_damaged_content_is_mended_by_keeping_it_again(journal: Journal, journal_url: str) -> None:
+    opened = make(journal, "c", "note")
+    journal.keep("c", "red", opened.epoch, [b"one", b"two"])
+    damage(journal_url, b"one")
+    journal.keep("c", "red", opened.epoch, [b"one", b"two"])
+    assert journal.piece("c", "red", digest_of(b"one")) == b"one"
+    assert journal.check() == []
+
+
+def test_an_export_lacks_damaged_contents_and_says_so_at_its_end(journal: Journal, journal_url: str) -> None:
+    opened = make(journal, "c", "note")
+    journal.keep("c", "red", opened.epoch, [b"one", b"two", b"three"])
+    make(journal, "d")
+    damage(journal_url, b"one")
+    spoil(journal_url, "DELETE FROM journal_attachments WHERE digest = :d", d=digest_of(b"two"))
+    lines = []
+    with refused("storage_corrupt", "2 pieces of attachments are damaged, and not exported: .* of c"):
+        lines.extend(journal.export())
+    assert [line.get("piece") for line in lines] == [None, None, "dGhyZWU=", None]
+
+
+def test_between_two_rows_of_an_export_the_journal_can_be_used(journal: Journal) -> None:
+    opened = make(journal, "c")
+    journal.keep("c", "red", opened.epoch, [b"one", b"two"])
+    rows = 0
+    for _row in journal.export():
+        rows += 1
+        journal.keep("c", "red", opened.epoch, [b"three"])
+        assert journal.piece("c", "red", digest_of(b"two")) == b"two"
+    assert rows == 3

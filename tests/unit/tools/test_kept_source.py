@@ -79,6 +79,27 @@ def test_the_hour_counts_from_when_it_was_named_last(tmp_path: Path) -> None:
     assert (Path(old).exists(), Path(other).exists()) == (True, False)
 
 
+def test_a_draft_is_left_to_who_writes_it_for_a_minute(tmp_path: Path) -> None:
+    kept = KeptSources(tmp_path)
+    drafts = [tmp_path / f"{str(number) * 64}.draft" for number in range(2)]
+    for draft, age_s in zip(drafts, (59.0, 61.0), strict=True):
+        draft.write_bytes(bytes(MAX_RETIRED_BYTES + 1))
+        os.utime(draft, (NOW - age_s, NOW - age_s))
+    kept.sweep([], NOW)
+    assert [draft.exists() for draft in drafts] == [True, False]
+
+
+def test_a_draft_that_gets_its_name_during_a_sweep_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KeptSources(tmp_path)
+    old = _put(kept, b"old", NOW - 2 * GRACE_S)
+    draft = tmp_path / f"{'0' * 64}.draft"
+    monkeypatch.setattr(KeptSources, "_files", lambda _: [draft, Path(old)])
+    kept.sweep([], NOW)
+    assert not Path(old).exists()
+
+
 def test_of_too_much_the_oldest_goes_first(tmp_path: Path) -> None:
     kept = KeptSources(tmp_path)
     size = MAX_RETIRED_BYTES // 3

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import traceback
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from callboard.testing.tool_checks import faults_of
 from callboard.tools.builtin import BUILTIN_MODULES
 from callboard.tools.content import JsonBlock
 from callboard.tools.contract import Annotations, ToolContext, ToolSpec
+from callboard.tools.decorator import Tool
 from callboard.tools.errors import ModuleFault
 from callboard.tools.execute import execute
 from callboard.tools.kept_source import MAX_BYTES, KeptSource, digest_of
@@ -367,6 +369,82 @@ def test_a_module_of_a_package_runs_from_its_source_as_described(
     module = sys.modules["users_package.tools"]
     assert (module.__package__, module.__file__) == ("users_package", str(package / "tools.py"))
     assert sys.meta_path == [finder for finder in sys.meta_path if type(finder).__name__ != "_OneModule"]
+
+
+HOOK = """
+import sys
+from importlib.machinery import SourceFileLoader
+
+class Loader(SourceFileLoader):
+    def source_to_code(self, data, path, **more):
+        return super().source_to_code(bytes(data).replace(b"plain", b"hooked"), path)
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        for finder in sys.meta_path:
+            if finder is not self and name == "users_hooked.tools" and type(finder).__name__ != "_OneModule":
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    spec.loader = Loader(spec.name, spec.origin)
+                    return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_module_that_an_import_hook_changes_runs_through_it_while_its_file_is_as_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "users_hooked"
+    package.mkdir()
+    _write(package, HOOK, "__init__.py")
+    source = HEADER + "@tool\ndef say() -> str:\n    return 'plain'\n"
+    path = _write(package, source, "tools.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    found = describe_module("users_hooked.tools")
+    assert (found.digests, found.kept) == ({"say": digest_of(path, source.encode())}, {})
+    say = replace(found.specs[0], kept_source=f"/nowhere/{found.digests['say']}")
+
+    def load_anew() -> Tool:
+        for name in [name for name in sys.modules if name.startswith("users_hooked")]:
+            del sys.modules[name]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "Finder"]
+        return load_tool(say)
+
+    assert load_anew().execute({}, ToolContext()) == "hooked"
+    _write(package, source + "\n", "tools.py")
+    with pytest.raises(ModuleFault, match="'callboard reload'"):
+        load_anew()
+
+
+def test_a_module_in_an_archive_runs_while_it_is_as_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "users.zip"
+
+    def write(source: str) -> None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("users_zipped/__init__.py", "#" * len(source))
+            file.writestr("users_zipped/tools.py", source)
+
+    write(TWO_TOOLS)
+    monkeypatch.syspath_prepend(archive)
+    found = describe_module("users_zipped.tools")
+    digest = digest_of(str(archive / "users_zipped" / "tools.py"), TWO_TOOLS.encode())
+    assert (found.digests, found.kept) == ({"add": digest, "shout": digest}, {})
+    add = replace(found.specs[0], kept_source=f"/nowhere/{digest}")
+
+    def load_anew() -> Tool:
+        for name in [name for name in sys.modules if name.startswith("users_zipped")]:
+            del sys.modules[name]
+        return load_tool(add)
+
+    assert execute(load_anew(), {"a": 5, "b": 2}, ToolContext()).content == (JsonBlock(7),)
+    write(TWO_TOOLS.replace("a + b", "a - b - 0"))
+    with pytest.raises(ModuleFault, match="'callboard reload'"):
+        load_anew()
 
 
 def test_what_is_in_memory_gives_way_to_what_was_described_and_stays_when_that_fails(

@@ -58,6 +58,14 @@ class Own:
         return type(self), (self.value + 1,)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    value: int
+
+    def __setstate__(self, state: Any) -> None:
+        object.__setattr__(self, "value", 10)
+
+
 def through(value: Any) -> Any:
     out = io.BytesIO()
     RecordPickler(out, 5).dump(value)
@@ -95,6 +103,7 @@ def test_one_object_that_is_in_a_message_twice_is_one_on_arrival() -> None:
 
 def test_a_class_that_says_how_it_is_pickled_is_obeyed() -> None:
     assert through(Own(1)) == Own(2)
+    assert through(OwnState(1)).value == 10
 
 
 def test_nothing_of_a_record_runs_on_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
