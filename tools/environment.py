@@ -28,7 +28,8 @@ def keep_only(environment: Mapping[str, str]) -> None:
         if len(value) >= _MIN_BYTES:
             ctypes.memset(id(os.environ._data[name]) + _HEADER, 0, len(value))  # type: ignore[attr-defined]
         del os.environb[name]
-    os.environ.update(environment)
+    if os.environ != environment:
+        os.environ.update(environment)
     _wipe_first_environment()
 
 
@@ -37,5 +38,5 @@ def _wipe_first_environment() -> None:
     with open("/proc/self/stat", "rb") as stat:  # noqa: PTH123
         fields = stat.read().rpartition(b")")[2].split()
     start, end = int(fields[47]), int(fields[48])
-    if 0 < start < end:
+    if 0 < start < end and ctypes.string_at(start, end - start).strip(b"\0"):  # to write costs a copy, to read does not
         ctypes.memset(start, 0, end - start)

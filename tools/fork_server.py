@@ -20,6 +20,7 @@ from typing import NoReturn
 
 import setproctitle
 
+from callboard.tools.environment import keep_only
 from callboard.tools.keeper import die_with, keep, reset_signals
 from callboard.tools.runner import Ends, run_executed, run_forked
 
@@ -143,6 +144,7 @@ def _serve(parent_pid: int, title: str, socket_fd: int) -> NoReturn:
         for fd in range(3):
             os.dup2(os.open(os.devnull, os.O_RDWR), fd)
         os.closerange(_SOCKET_FD + 1, _MOST_DESCRIPTORS)
+        keep_only({})  # each order has its own, and what is not here need not be removed for each call
         setproctitle.setproctitle(f"callboard: {title}")
         _take_orders(socket.socket(fileno=_SOCKET_FD))
     finally:  # a fork must not go back into its parent's frames, whatever happens
