@@ -36,7 +36,6 @@ from callboard.supervisor.child import Child
 from callboard.supervisor.envelope import Envelope, Failure
 from callboard.supervisor.process import PRIVATE_FDS, close_private
 from callboard.supervisor.timers import Timer
-from callboard.supervisor.wiping import wipe
 from callboard.tools.builtin import BUILTIN_MODULES
 from callboard.tools.contract import as_configured
 from callboard.tools.describe import Described, specs_in_a_process
@@ -55,7 +54,6 @@ class CatalogueActor(Child):
 
     def start(self) -> None:
         """Load the built-in tools, and the configured modules unless this life of the daemon has described them."""
-        wipe()
         self._settings: Settings = self.init.args["settings"]
         rows = self._settings.tool_limits
         builtin = (spec for module in BUILTIN_MODULES for spec in specs_of(module))
@@ -72,6 +70,7 @@ class CatalogueActor(Child):
             for server in self._settings.servers
         }
         self._reloading: dict[str, Envelope] = {}
+        self._reload_next: dict[str, Envelope] = {}
         self._latest = Registry()
         self._mark = RegistryMark(self._settings.runtime_dir)
         if recorded is None:
@@ -163,11 +162,17 @@ class CatalogueActor(Child):
         return tuple(dict.fromkeys((*self._settings.tool_modules, *packages)))
 
     def _reload(self, envelope: Envelope) -> None:
+        """Who asks while a reload runs is answered by the one after it: this one may have read a module already."""
+        if not self._reloading or envelope.request_id in self._reloading:
+            is_first = not self._reloading
+            self._reloading[envelope.request_id] = envelope
+            if is_first:
+                self._start_reload()
+        else:
+            self._reload_next[envelope.request_id] = envelope
+
+    def _start_reload(self) -> None:
         """Have all modules described, on a thread that only waits for their processes; nobody else waits for them."""
-        is_first = not self._reloading
-        self._reloading[envelope.request_id] = envelope
-        if not is_first:
-            return
         ready_fd, ring_fd = os.pipe2(os.O_CLOEXEC)
         PRIVATE_FDS.update((ready_fd, ring_fd))
         outcome: list[Mapping[str, Described] | Failure] = []
@@ -182,9 +187,11 @@ class CatalogueActor(Child):
         answer = described if isinstance(described, Failure) else self._take_described(described)
         self._registry()
         self.log.info("tools_reloaded", outcome=str(answer))
-        askers, self._reloading = self._reloading, {}
+        askers, self._reloading, self._reload_next = self._reloading, self._reload_next, {}
         for envelope in askers.values():
             self.reply(envelope, answer)
+        if self._reloading:
+            self._start_reload()
 
     def _take_described(self, described: Mapping[str, Described]) -> Reloaded:
         rows = self._settings.tool_limits

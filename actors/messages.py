@@ -358,7 +358,7 @@ class RegistryUnchanged:
 class ReloadTools:
     """Describe all tool modules anew; one that cannot be keeps the tools that it had. Answer: Reloaded or a Failure.
 
-    Again, while it runs: the same reload.
+    Again, while it runs: the same reload. Another request while one runs: one more reload, after it.
     """
 
 
@@ -561,8 +561,8 @@ class RunTool:
     ``enable``: the tool is enabled first, as a person may do in a conversation. ``owner``: with that process the call
     ends, too. ``approval`` is the digest of the ApprovalRequested that a person approved of, ``edited`` what is to run
     instead of what was asked for then.
-    Answers: ToolRuns when it runs and at each repetition, ``Progress`` on the way, and ToolRan, CallWaits or a
-    Failure (``no_such_template``, ``lost``) at last.
+    Answers: ToolRuns when it runs and at each repetition, before that CallQueued at each repetition, ``Progress`` on
+    the way, and ToolRan, CallWaits or a Failure (``no_such_template``, ``lost``) at last.
     """
 
     call_id: str
@@ -582,6 +582,11 @@ class StopTool:
     """To the caller: end this call by force, nobody wants its result. Again: harmless. Answer: True."""
 
     call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallQueued:
+    """Notice: a call that a RunTool asked for does not run yet; its server, its hook or a place is awaited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,9 +69,11 @@ class ServerCalls:
         return None if call is None else call.envelope
 
     def drop(self, request_id: str) -> bool:
-        """Forget a call that nobody waits for; False when it has ended."""
+        """Forget a call that nobody waits for; False when it has ended, or if it comes only now: it is not made."""
         call = self._calls.pop(request_id, None)
         if call is None:
+            if request_id not in self._answers:
+                self._remember(request_id, None)
             return False
         call.untold = None
         self._remember(request_id, None)
@@ -126,6 +128,6 @@ class ServerCalls:
 
     def _forgotten(self) -> ToolResult:
         message = (
-            f"the call was made on the server {self._server}, and its result is gone; it was not repeated"
+            f"the call was given up, or its result is gone; the server {self._server} was not asked again"
         )
         return error_result(message, "unknown")

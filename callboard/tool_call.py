@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callboard.actors.events import ApprovalDecided, ApprovalRequested
-from callboard.actors.messages import CallWaits, RunTool, StopTool, ToolRan, ToolRuns
+from callboard.actors.messages import CallQueued, CallWaits, RunTool, StopTool, ToolRan, ToolRuns
 from callboard.actors.names import CALLER
 from callboard.actors.owner import this_process
 from callboard.actors.turn_words import denied
@@ -127,11 +127,14 @@ def _exchanged(system: System, command: RunTool, principal: Principal, heard: Ca
             silent_since = time.monotonic()
             if isinstance(answer, Failure):
                 raise error_of(answer)
+            if isinstance(answer, CallQueued):
+                continue
             if not isinstance(answer, ToolRuns | Progress):
                 return answer
             if isinstance(answer, Progress) or not is_told:
                 heard(answer)
             is_told = True
+    _stop(system, command.call_id)
     raise Unavailable(f"the system does not say what became of the call of {command.tool}")
 
 
@@ -153,9 +156,13 @@ def _ended_with_this(system: System, call_id: str) -> Iterator[None]:
     except CallboardError:
         raise
     except BaseException:
-        with suppress(CallboardError, OSError):
-            system._mailbox.request(StopTool(call_id), timeout_s=_STOP_S, to=CALLER)
+        _stop(system, call_id)
         raise
+
+
+def _stop(system: System, call_id: str) -> None:
+    with suppress(CallboardError, OSError):
+        system._mailbox.request(StopTool(call_id), timeout_s=_STOP_S, to=CALLER)
 
 
 def _denied(waits: CallWaits, principal: Principal, reason: str) -> ToolRan:

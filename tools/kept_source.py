@@ -19,6 +19,7 @@ MAX_BYTES = 1024 * 1024
 GRACE_S = 3600.0
 MAX_RETIRED_BYTES = 32 * MAX_BYTES
 _DRAFT = ".draft"
+_DRAFT_S = 60.0
 _DIGEST_CHARS = 64
 
 
@@ -89,12 +90,20 @@ class KeptSources:
                 continue
 
     def sweep(self, named: Iterable[str], now: float) -> None:
-        """Remove what is not among ``named`` for longer than the grace, or beyond the bound; ``now`` is wall time."""
+        """Remove what is not among ``named`` for longer than the grace, or beyond the bound; ``now`` is wall time.
+
+        Another thread may ``keep`` meanwhile: its draft is left alone.
+        """
         keep = set(named)
         retired: list[tuple[float, int, Path]] = []
         for file in self._files():
-            if os.fspath(file) not in keep:
+            if os.fspath(file) in keep:
+                continue
+            try:
                 found = file.stat()
+            except FileNotFoundError:  # a draft that has its name now
+                continue
+            if file.suffix != _DRAFT or now - found.st_mtime > _DRAFT_S:
                 retired.append((found.st_mtime, found.st_size, file))
         total = 0
         for changed_at, size, file in sorted(retired, reverse=True):

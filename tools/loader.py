@@ -13,6 +13,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -130,27 +131,27 @@ def _is_from(module: ModuleType, source: KeptSource | None) -> bool:
 
 
 def _as_described(module_ref: str, kept_source: str) -> KeptSource | None:
-    """Nothing is kept, or it is lost: what lies on disk will do if it is the same. None where it is no source."""
-    path = module_source.find_file(module_ref)
-    content = path.read_bytes() if path is not None else b""
-    if digest_of(str(path), content) != Path(kept_source).name:
+    """Nothing is kept, or it is lost: what lies on disk will do if it is the same. None: it is to be imported plainly.
+
+    That is what Python's own loader does not load: a compiled module, an archive's, one that a hook changes.
+    """
+    found = module_source.find_file(module_ref)
+    if digest_of(found.origin, found.content) != Path(kept_source).name:
         raise ModuleFault(
             module_ref,
             "its file is not what was described, so it was not run: 'callboard reload' describes it anew",
         )
-    return KeptSource(content) if path is not None and path.suffix == ".py" else None
+    return KeptSource(found.content) if found.is_pythons_own else None
 
 
 def _note_of_change(spec: ToolSpec) -> str:
     """What was described may not fit what lies beside it on disk any more."""
     if not spec.kept_source or spec.module is None:
         return ""
-    try:
-        path = module_source.find_file(spec.module)
-    except ModuleFault:
-        path = None
-    if path is not None and digest_of(str(path), path.read_bytes()) == Path(spec.kept_source).name:
-        return ""
+    with suppress(ModuleFault):
+        found = module_source.find_file(spec.module)
+        if digest_of(found.origin, found.content) == Path(spec.kept_source).name:
+            return ""
     return " (this is the source as it was described; the file has changed since: 'callboard reload' describes it anew)"
 
 

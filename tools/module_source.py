@@ -13,6 +13,7 @@ import marshal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -21,6 +22,18 @@ from types import CodeType, ModuleType
 from callboard.tools.errors import ModuleFault, ToolDefinitionError
 from callboard.tools.execute import describe
 from callboard.tools.kept_source import KeptSource
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a module would be loaded from; ``origin`` and ``content`` are empty where there is no such thing.
+
+    ``is_pythons_own``: it is source that Python's own loader loads, so it can be executed by itself.
+    """
+
+    origin: str
+    content: bytes
+    is_pythons_own: bool
 
 
 class KnownSource(SourceFileLoader):
@@ -60,9 +73,10 @@ def executed(module: ModuleType) -> KeptSource | None:
 
 
 def source_to_keep(module: ModuleType) -> tuple[KeptSource, bool]:
-    """Give the module's source, and whether it is Python's, to be executed again by itself; else it is a file's bytes.
+    """Give the module's source, and whether it can be executed again by itself; else it is its file's bytes.
 
-    Where it was not remembered it is read from disk now.
+    It can where Python's own loader loaded it: another one may change what it reads. Where it was not remembered it is
+    read now.
     """
     loader = getattr(module, "__loader__", None)
     if type(loader) is SourceFileLoader:
@@ -70,20 +84,23 @@ def source_to_keep(module: ModuleType) -> tuple[KeptSource, bool]:
         loader.get_code(module.__name__)
     if isinstance(loader, KnownSource) and loader.kept is not None:
         return loader.kept, True
-    file = getattr(module, "__file__", None)
-    return KeptSource(Path(file).read_bytes() if file and Path(file).is_file() else b""), False
+    return KeptSource(_content(loader, getattr(module, "__file__", None) or "")), False
 
 
-def find_file(module_ref: str) -> Path | None:
-    """Give the file that ``module_ref`` would be loaded from, or None; it imports parent packages only."""
+def find_file(module_ref: str) -> Found:
+    """Find what ``module_ref`` would be loaded from; it imports parent packages only. Raises ModuleFault."""
     if module_ref.endswith(".py"):
         path = Path(module_ref).expanduser()
-        return path if path.is_file() else None
+        return Found(str(path), _content(None, str(path)), is_pythons_own=path.is_file())
+    importlib.invalidate_caches()  # an archive's table of contents may be of the file before this one
     try:
         spec = importlib.util.find_spec(module_ref)
-    except BaseException as error:  # a parent package is users' code too
+        origin = spec.origin or "" if spec is not None and spec.has_location else ""
+        loader = None if spec is None else spec.loader
+        is_pythons_own = type(loader) in (SourceFileLoader, KnownSource)
+        return Found(origin, _content(loader, origin), is_pythons_own)
+    except BaseException as error:  # a parent package is users' code too, and so is its loader
         raise ModuleFault(module_ref, import_reason(error, module_ref)) from error
-    return Path(spec.origin) if spec is not None and spec.origin and Path(spec.origin).is_file() else None
 
 
 def import_file(module_ref: str, name: str, path: Path, kept: KeptSource | None) -> ModuleType:
@@ -166,8 +183,20 @@ class _OneModule(MetaPathFinder):
         if type(spec.loader) is SourceFileLoader and spec.origin:
             spec.loader = KnownSource(spec.name, spec.origin, self._kept)
         elif self._kept is not None:
-            raise ImportError(f"{spec.name} was Python source when it was described, and is not any more")
+            raise ImportError(
+                f"{spec.name} is loaded by {type(spec.loader).__name__} now, which cannot execute what was described"
+            )
         return spec
+
+
+def _content(loader: object, origin: str) -> bytes:
+    """Read the file ``origin`` as its loader does, also in an archive; empty where there is none."""
+    get_data = getattr(loader, "get_data", None) or (lambda path: Path(path).read_bytes())
+    try:
+        content: bytes = get_data(origin) if origin else b""
+    except OSError:
+        return b""
+    return content
 
 
 def _unmarshalled(compiled: bytes) -> CodeType | None:

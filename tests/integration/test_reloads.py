@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -118,6 +119,29 @@ def test_an_edit_runs_when_it_is_reloaded_and_a_module_that_breaks_goes_on_as_it
     assert _greeting(conversation) == "the new code"
     _kill(system)
     assert _greeting(conversation) == "the new code"
+
+
+def test_a_reload_that_is_asked_for_while_one_runs_sees_what_was_edited_before_it(
+    open_private: Callable[[], System], module: Path, tmp_path: Path
+) -> None:
+    system = open_private()
+    read, go_on = tmp_path / "read", tmp_path / "go_on"
+    module.write_text(
+        "import time\nfrom pathlib import Path\n"
+        f"Path({str(read)!r}).touch()\n"
+        f"while not Path({str(go_on)!r}).exists():\n    time.sleep(0.01)\n" + TOOLS
+    )
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(system.reload)
+        eventually(read.exists, 20.0, "the first reload has read the module")
+        module.write_text(NEW.replace("greet", "welcome"))
+        second = threads.submit(system.reload)
+        eventually(lambda: second.running(), 5.0)
+        for _ in range(5):  # its request is with the catalogue by now
+            system.tools()
+        go_on.touch()
+        assert first.result(20.0).changed == ("greet", "wipe")
+        assert second.result(20.0).added == ("welcome",)
 
 
 def test_an_approval_is_of_the_code_that_then_runs(

@@ -62,6 +62,16 @@ def test_contents_go_out_of_the_events_and_into_them_again() -> None:
     assert with_contents(events, store.__getitem__) == [_finished(LARGE, SMALL)]
 
 
+def test_an_attachment_whose_content_is_lost_stays_without_and_costs_no_other() -> None:
+    def piece(digest: str) -> bytes:
+        if digest == LARGE.pieces[1]:
+            raise NoAttachment("it is damaged")
+        return {**STORE, SMALL.digest: b"\x89PNG"}[digest]
+
+    slim = _slim(LARGE, SMALL)
+    assert with_contents([slim], piece) == [_finished(slim.attachments[0], SMALL)]
+
+
 def test_an_attachment_that_came_without_its_content_is_left_out() -> None:
     """An import that names digests alone must not be given contents that it never had."""
     events, pieces = without_contents([_slim(LARGE), _finished(SMALL)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -44,12 +45,13 @@ def test_only_the_folders_of_the_dead_are_taken_out(place: Path) -> None:
     mine = make_folder()
     process = subprocess.Popen(["/bin/true"])
     process.wait()
-    dead = place / f"callboard-call-{process.pid}-123-abc"
-    reused = place / f"callboard-call-{os.getpid()}-123-abc"
+    prefix = mine.name.partition(f"{os.getpid()}-")[0]
+    dead = place / f"{prefix}{process.pid}-123-abc"
+    reused = place / f"{prefix}{os.getpid()}-123-abc"
     for folder in (dead, reused):
         folder.mkdir()
         (folder / "left").write_text("x")
-    others = [place / "something", place / "callboard-call-x-y", place / "callboard-call-file"]
+    others = [place / "something", place / f"{prefix}x-y", place / f"{prefix}file"]
     others[0].mkdir()
     others[1].mkdir()
     others[2].write_text("x")
@@ -58,6 +60,34 @@ def test_only_the_folders_of_the_dead_are_taken_out(place: Path) -> None:
     assert all(other.exists() for other in others)
     assert not dead.exists()
     assert not reused.exists(), "the pid is another's now"
+
+
+def test_the_folders_of_makers_that_cannot_be_seen_stay(place: Path) -> None:
+    """They may live, in a container that shares the place."""
+    foreign = place / make_folder().name.replace("callboard-call-", "callboard-call-1")
+    foreign.mkdir()
+    remove_stale()
+    assert foreign.exists()
+
+
+def test_two_pid_namespaces_leave_each_others_folders_alone(place: Path) -> None:
+    mine = make_folder()
+    code = (
+        "from callboard.actors.worker_folder import make_folder, remove_stale; print(make_folder()); remove_stale()"
+    )
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            inside, env={**os.environ, "TMPDIR": str(place)}, capture_output=True, text=True, timeout=60
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no unshare")
+    if done.returncode != 0 and "unshare" in done.stderr:
+        pytest.skip(done.stderr)
+    theirs = Path(done.stdout.strip())
+    assert theirs.parent == place
+    remove_stale()
+    assert [mine.exists(), theirs.exists()] == [True, True], done.stderr
 
 
 def test_a_folder_goes_that_is_deeper_than_python_climbs() -> None:

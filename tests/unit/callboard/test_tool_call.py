@@ -21,7 +21,7 @@ RAN = ToolRan(
 
 
 class Silent:
-    """A system, its mailbox and an exchange in one: each wait for an answer takes half a second, for a clock of ours."""
+    """A system, its mailbox and an exchange in one: each wait takes half a second of its clock."""
 
     def __init__(self, folder: Path, answers: dict[int, Any]) -> None:
         self._folder = folder
