@@ -15,7 +15,7 @@ from callboard.tools.content import Attachment, pieces_of
 
 
 class NoAttachment(Exception):
-    """The log has no such attachment, or more than one; the message says which."""
+    """The log has no such attachment, or more than one, or its content is lost; the message says which."""
 
 
 def attachments_of(events: Iterable[Event]) -> list[tuple[ToolCallFinished, Attachment]]:
@@ -34,7 +34,10 @@ def find(events: Iterable[Event], digest: str) -> Attachment:
 
 
 def whole(attachment: Attachment, piece: Callable[[str], bytes]) -> bytes:
-    """Put the content together; ``piece`` gives a piece by digest. Raises NoAttachment when it is not what it was."""
+    """Put the content together; ``piece`` gives a piece by digest, or raises NoAttachment for one that is lost.
+
+    Raises NoAttachment when the whole is not what it was.
+    """
     if attachment.content is not None:
         return attachment.content
     content = b"".join(piece(digest) for digest in attachment.pieces)
@@ -44,8 +47,15 @@ def whole(attachment: Attachment, piece: Callable[[str], bytes]) -> bytes:
 
 
 def with_contents(events: Iterable[Event], piece: Callable[[str], bytes]) -> list[Event]:
-    """Give the events with the contents of their attachments in them."""
-    return [_changed(event, lambda a: dataclasses.replace(a, content=whole(a, piece))) for event in events]
+    """Give the events with the contents of their attachments in them; one whose content is lost stays without."""
+
+    def filled(attachment: Attachment) -> Attachment:
+        try:
+            return dataclasses.replace(attachment, content=whole(attachment, piece))
+        except NoAttachment:
+            return attachment
+
+    return [_changed(event, filled) for event in events]
 
 
 def without_contents(events: Iterable[Event]) -> tuple[list[Event], list[bytes]]:

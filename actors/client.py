@@ -273,6 +273,11 @@ class ClientActor(Child):
         assert self._attachments is not None
         self._attachments.store(result, then)
 
+    def store_no_longer(self) -> None:
+        """Call each ``then`` of ``store`` that waits, with the result as it is without what is large."""
+        if self._attachments is not None:
+            self._attachments.wait_no_longer()
+
     def _durable(self, events: tuple[Event, ...]) -> None:
         self._unwritten -= len(events)
         self._log.remember(events)

@@ -1,8 +1,8 @@
 """The large contents of a client's results: stored with the journal before the result counts, and then let go of.
 
 They go a few pieces at a time, the next when these are durable, so that neither the journal nor its other writers are
-held up; the client has them only meanwhile, and no reader is sent them. A result whose contents cannot be stored goes
-on without them, and says so. Used by ``actors/client_turns.py``.
+held up; the client has them only meanwhile, and no reader is sent them. A result whose contents cannot be stored, or
+not in time, goes on without them, and says so. Used by ``actors/client_turns.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_ONCE = 4
 _ANSWER_S = 10.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
     """A result whose pieces are being stored."""
 
@@ -39,6 +39,7 @@ class ClientAttachments:
         self._conversation_id = conversation_id
         self._team = team
         self._epoch = epoch
+        self._jobs: list[_Job] = []
 
     def store(self, result: ToolResult, then: Callable[[ToolResult], None]) -> None:
         """Call ``then`` with the result as it is to be logged: at once, or when its contents are durable.
@@ -51,10 +52,18 @@ class ClientAttachments:
         if not pieces:
             then(slim if result.attachments else result)
             return
-        self._go_on(_Job(slim, pieces, then))
+        job = _Job(slim, pieces, then)
+        self._jobs.append(job)
+        self._go_on(job)
+
+    def wait_no_longer(self) -> None:
+        """Call ``then`` of all that are being stored, without their contents: the turn is about to be cut off."""
+        for job in tuple(self._jobs):
+            self._end_without(job, "the turn was cut off")
 
     def _go_on(self, job: _Job) -> None:
         if not job.pieces:
+            self._jobs.remove(job)
             job.then(job.result)
             return
         command = KeepPieces(
@@ -66,9 +75,15 @@ class ClientAttachments:
         self._host.ask(JOURNAL, command, lambda answer: self._answered(job, answer), deadline_s=_ANSWER_S)
 
     def _answered(self, job: _Job, answer: Any) -> None:
+        if job not in self._jobs:
+            return
         if isinstance(answer, Failure):
             self._host.log.warning("attachment_not_kept", kind=answer.kind, reason=answer.message)
-            note = TextBlock(f"[… the whole could not be kept: {answer.kind} …]")
-            job.then(replace(job.result, attachments=(), content=(*job.result.content, note)))
+            self._end_without(job, answer.kind)
         else:
             self._go_on(job)
+
+    def _end_without(self, job: _Job, why: str) -> None:
+        self._jobs.remove(job)
+        note = TextBlock(f"[… the whole could not be kept: {why} …]")
+        job.then(replace(job.result, attachments=(), content=(*job.result.content, note)))

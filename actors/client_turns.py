@@ -45,6 +45,7 @@ from callboard.actors.turn import (
     StartCall,
     StepTimedOut,
     StopModel,
+    StorageFailed,
     Suspended,
     Turn,
     TurnLimits,
@@ -54,6 +55,8 @@ from callboard.supervisor.envelope import Principal
 from callboard.supervisor.timers import Timer
 from callboard.tools.bounds import bounded, storable
 from callboard.tools.content import ToolResult
+
+_CUTS_OFF = (Cancel, DeadlinePassed, StepTimedOut, StorageFailed, Interrupt)
 
 
 class Owner(Protocol):
@@ -65,6 +68,10 @@ class Owner(Protocol):
 
     def store(self, result: ToolResult, then: Callable[[ToolResult], None]) -> None:
         """Store what is large in a result; ``then`` is called with it as it is to be logged."""
+        ...
+
+    def store_no_longer(self) -> None:
+        """Call each ``then`` of ``store`` that waits, with the result as it is without what is large."""
         ...
 
     def turn_over(self, ending: Event) -> None:
@@ -234,9 +241,12 @@ class Turns:
     # ------------------------------------------------------------ the machine
     def feed(self, given: Input) -> None:
         """Give the turn under way an input, and do what follows."""
-        if self.present is None:
+        turn = self.present
+        if isinstance(given, _CUTS_OFF):  # a call whose result is here, but for its contents, has finished
+            self._owner.store_no_longer()
+        if turn is None or turn is not self.present:
             return
-        for effect in self.present.handle(given, self._host.now()):
+        for effect in turn.handle(given, self._host.now()):
             self._perform(effect)
         self._host.show_state(self.present.state if self.present is not None else "idle")
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from callboard.tools.decision import Rules
 from callboard.tools.limits import ConfiguredLimits
 
 EMBEDDED_START_S = 120.0
-
-
-_SECRET = re.compile("key|token|secret|passw|pwd|credential|auth|cookie|private", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +43,10 @@ class ModelSettings:
         """Give the settings with an address."""
         return replace(self, base_url=base_url, api_key=api_key)
 
-    def secrets(self) -> frozenset[str]:
-        """Give its key and what its options name as secret, the fallback's too."""
-        fallback = self.fallback.secrets() if self.fallback is not None else frozenset()
-        return frozenset({self.api_key, *_secrets_of(self.options), *fallback})
-
     def without_secrets(self) -> ModelSettings:
         """Give the settings of who does not ask the model itself."""
         fallback = self.fallback.without_secrets() if self.fallback is not None else None
-        return replace(self, api_key="", options={}, fallback=fallback)
+        return replace(self, base_url="", api_key="", options={}, fallback=fallback)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,31 +112,14 @@ class Settings:
     prepared_workers: int = 0
     life: str = ""
 
-    def secrets(self) -> frozenset[str]:
-        """Give the texts of which nobody may come upon a copy: keys, passwords, and what is named as such a thing."""
-        found = [_secrets_of(server.env) for server in self.servers]
-        return self.model.secrets().union(*found, _passwords(self.storage_url))
-
     def without_secrets(self) -> Settings:
-        """Give the settings of actors that need no key: the clients, and the directory that starts them."""
+        """Give the settings of actors that need no key: the clients, and the directory that starts them.
+
+        Addresses and command lines may hold a password, too. What is configured for tools stays.
+        """
         return replace(
             self,
             model=self.model.without_secrets(),
-            servers=tuple(replace(server, env={}) for server in self.servers),
+            servers=tuple(replace(server, argv=(), env={}) for server in self.servers),
             storage_url="",
         )
-
-
-def _secrets_of(named: Mapping[str, Any]) -> set[str]:
-    """The texts whose names say that they are secret, and passwords in addresses. A path is none."""
-    texts = {name: value for name, value in named.items() if isinstance(value, str)}
-    found = {value for name, value in texts.items() if _SECRET.search(name) and not value.startswith("/")}
-    return found.union(*(_passwords(value) for value in texts.values() if "://" in value))
-
-
-def _passwords(url: str) -> set[str]:
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return set()
-    return {password, unquote(password)} if password else set()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from callboard.actors.attachments import NoAttachment, find, whole, with_contents
 from callboard.actors.events import ConversationOpened, Event
@@ -41,7 +41,7 @@ from callboard.actors.toolbox import Toolbox, states
 from callboard.config import Config, discover_config, load_config
 from callboard.conversation import Conversation
 from callboard.daemon import SystemInfo, is_running, read_info, runs
-from callboard.errors import ConversationNotFound, NoDaemon, Refused, Unavailable
+from callboard.errors import CallboardError, ConversationNotFound, NoDaemon, Refused, Unavailable
 from callboard.failures import error_of
 from callboard.mailbox import Mailbox
 from callboard.paths import runtime_dir
@@ -53,8 +53,8 @@ from callboard.views import ActorInfo, ConversationInfo, ReloadReport, ServerInf
 
 __all__ = ["Conversation", "System", "connect"]
 
-_T = TypeVar("_T")
 _ANSWER_S = 20.0
+_RELOAD_S = 30.0
 _STOP_S = 8.0
 
 
@@ -193,24 +193,29 @@ class System:
         Raises ConversationNotFound, Refused (no such attachment) or Unavailable.
         """
         events = self.history(conversation_id, team=team, user=user)
-        return self._attached(conversation_id, team, lambda piece: whole(find(events, digest), piece))
-
-    def whole_history(self, conversation_id: str, *, team: str = "", user: str | None = None) -> list[Event]:
-        """Give a conversation's log with the contents of its attachments, for an export; may be very large."""
-        events = self.history(conversation_id, team=team, user=user)
-        return self._attached(conversation_id, team, lambda piece: with_contents(events, piece))
-
-    def _attached(self, conversation_id: str, team: str, read: Callable[[Callable[[str], bytes]], _T]) -> _T:
-        def piece(digest: str) -> bytes:
-            command = ReadPiece(conversation_id=conversation_id, team=team, digest=digest)
-            answer = self._request(command, to=JOURNAL)
-            assert isinstance(answer, bytes)
-            return answer
-
         try:
-            return read(piece)
+            return whole(find(events, digest), lambda piece: self._piece(conversation_id, team, piece))
         except NoAttachment as fault:
             raise Refused(str(fault)) from fault
+
+    def whole_history(self, conversation_id: str, *, team: str = "", user: str | None = None) -> list[Event]:
+        """Give a conversation's log with the contents of its attachments, for an export; may be very large.
+
+        An attachment whose stored content is damaged has none (``content`` is None).
+        """
+        events = self.history(conversation_id, team=team, user=user)
+        return with_contents(events, lambda piece: self._piece(conversation_id, team, piece))
+
+    def _piece(self, conversation_id: str, team: str, digest: str) -> bytes:
+        command = ReadPiece(conversation_id=conversation_id, team=team, digest=digest)
+        try:
+            answer = self._request(command, to=JOURNAL)
+        except CallboardError as fault:
+            if fault.kind in ("storage_corrupt", "unknown"):
+                raise NoAttachment(str(fault)) from fault
+            raise
+        assert isinstance(answer, bytes)
+        return answer
 
     def delete_conversation(self, conversation_id: str, *, team: str = "", user: str | None = None) -> None:
         """Stop the conversation, whatever it is doing, and delete its log and what only it needs.
@@ -270,9 +275,9 @@ class System:
         """Load all tool modules anew; calls under way end undisturbed, later ones use the new code.
 
         A module that cannot be loaded keeps the tools that it had, and is among the report's ``faults``. Takes as
-        long as the slowest module, at most about 10 s.
+        long as the slowest module, at most about 10 s, and twice that when another reload is under way.
         """
-        found = self._request(ReloadTools(), to=CATALOGUE)
+        found = self._request(ReloadTools(), to=CATALOGUE, timeout_s=_RELOAD_S)
         assert isinstance(found, Reloaded)
         faults = tuple(sorted(found.faults.items()))
         return ReloadReport(added=found.added, changed=found.changed, removed=found.removed, faults=faults)
@@ -368,9 +373,16 @@ class System:
             raise Refused(f"there is no template {template!r}; the configuration has: {known}")
         return tuple(tools)
 
-    def _request(self, body: Any, *, principal: Principal | None = None, to: str | None = None) -> Any:
+    def _request(
+        self,
+        body: Any,
+        *,
+        principal: Principal | None = None,
+        to: str | None = None,
+        timeout_s: float = _ANSWER_S,
+    ) -> Any:
         extra = {} if to is None else {"to": to}
-        answer = self._mailbox.request(body, timeout_s=_ANSWER_S, principal=principal, **extra)
+        answer = self._mailbox.request(body, timeout_s=timeout_s, principal=principal, **extra)
         if isinstance(answer, Failure):
             if answer.kind == "unanswered":
                 self._check_alive(True)

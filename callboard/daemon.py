@@ -133,7 +133,6 @@ def _run_tree(
     from callboard.actors import names
     from callboard.actors.messages import ReloadTools
     from callboard.settings import settings_of
-    from callboard.supervisor import wiping
     from callboard.supervisor.mends import MendError
     from callboard.supervisor.outermost import Outermost, StartError
     from callboard.tree import root_args
@@ -169,7 +168,6 @@ def _run_tree(
         tidy()
 
     settings = settings_of(config, folder, state_dir)
-    wiping.known(settings.secrets())
     if journal_wrapper:
         settings = replace(settings, journal_wrapper=journal_wrapper)
     reload = (names.CATALOGUE, ReloadTools())

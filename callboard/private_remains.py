@@ -12,11 +12,11 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import stat
 from pathlib import Path
 
 from callboard.supervisor.process import start_tick
+from callboard.tools.removal import remove_folder
 from callboard.transports.mail import FOLDER
 from callboard.transports.mail_errors import MailError
 from callboard.transports.mail_folder import MailFolder
@@ -60,7 +60,7 @@ def _remove(path: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _has_actors(path):
             return False
-        shutil.rmtree(path, ignore_errors=True)
+        remove_folder(path)
     except (BlockingIOError, MailError):
         return False
     finally:

@@ -12,7 +12,6 @@ from callboard.supervisor.intensity import Intensity
 from callboard.supervisor.spec import ChildSpec, SupervisorFlags
 from callboard.supervisor.supervisor import SUPERVISOR
 
-_WIPE = "callboard.supervisor.wiping:wipe"
 _WORKERS_NEED = "callboard.tools.signature:preload"
 _QUICK = Backoff(min_s=0.01, max_s=2.0)
 _SHUTDOWN_S = 1.0
@@ -35,20 +34,9 @@ def root_args(settings: Settings) -> dict[str, object]:
                 (),
                 dynamic=True,
                 max_children=settings.max_conversations,
-                preload=(
-                    _WIPE,
-                    "callboard.actors.client",
-                    "callboard.tools.runner",
-                    "asyncio",
-                    _WORKERS_NEED,
-                ),
+                preload=("callboard.actors.client", "callboard.tools.runner", "asyncio", _WORKERS_NEED),
             ),
-            _permanent(
-                names.CALLER,
-                "callboard.actors.caller.CallerActor",
-                "caller",
-                slim,
-            ),
+            _permanent(names.CALLER, "callboard.actors.caller.CallerActor", "caller", slim),
             _permanent(
                 names.DIRECTORY,
                 "callboard.actors.directory.DirectoryActor",

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from callboard.storage import journal_care, journal_lists, journal_removal
 from callboard.storage.journal_batch import Batch, check_epoch, time_of, unknown
-from callboard.storage.journal_log import Found, put_in_quarantine, read_log
+from callboard.storage.journal_log import Found, lock_contents, put_in_quarantine, read_log
 from callboard.storage.journal_outline import Outline, advance
 from callboard.storage.journal_pieces import get_piece, put_pieces
 from callboard.storage.journal_store import JournalStore
@@ -201,6 +201,7 @@ class Journal:
             stream = self._streams.find(connection, [key]).get(key)
             if stream is None:
                 raise unknown(conversation)
+            lock_contents(connection, {team})
             journal_removal.remove(connection, stream.id)
         self._streams.forget([key])
         self._wipe()
@@ -213,6 +214,7 @@ class Journal:
         """
         with self._writing() as connection:
             found = journal_removal.expired(connection, now, default_age_s, per_team)
+            lock_contents(connection, {row.team for row in found})
             for row in found:
                 journal_removal.remove(connection, row.id)
         self._streams.forget((row.team, row.kind, row.name) for row in found)
@@ -232,7 +234,8 @@ class Journal:
     def export(self, team: str | None = None) -> Iterator[dict[str, Any]]:
         """Give all logs (of one team's), log by log: each record as ``{team, kind, conversation, record}``.
 
-        Behind its records stands what is kept beside a log, base64 under ``piece`` instead.
+        Behind its records stands what is kept beside a log, base64 under ``piece`` instead. Raises Incomplete at the
+        end when something was damaged, and so left out. Other operations may come between two rows.
         """
         return journal_care.export(self._store, team)
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, exists, func, select, tuple_
 
 from callboard.storage import journal_wal
 from callboard.storage.journal_log import read_log
-from callboard.storage.journal_pieces import loose_pieces
+from callboard.storage.journal_pieces import get_piece, loose_pieces
 from callboard.storage.journal_store import JournalStore
 from callboard.storage.journal_streams import Key, Stream, stream_of
 from callboard.storage.journal_terms import (
@@ -28,13 +28,16 @@ from callboard.storage.journal_terms import (
     INVALID,
     STORAGE_CORRUPT,
     STORAGE_IO,
+    UNKNOWN,
     Complaint,
+    Incomplete,
     JournalError,
     Record,
 )
 from callboard.storage.schema import attachments, quarantine, streams, uses
 
 _COMPLAINTS = 100
+_SHOWN = 5
 _STREAMS_AT_A_TIME = 500
 _CONTENTS_AT_A_TIME = 16
 
@@ -149,31 +152,54 @@ def backup(store: JournalStore, path: Path) -> None:
 
 # ------------------------------------------------------------ export and import
 def export(store: JournalStore, team: str | None) -> Iterator[dict[str, Any]]:
-    """Give each log's records up to its first damaged one; raises ``storage_corrupt`` at the end if there was one."""
+    """Give each log's records up to its first damaged one; raises Incomplete at the end if something was damaged.
+
+    No transaction is open while a row is given, so the store may be used between two.
+    """
     damaged: list[str] = []
+    lost: list[str] = []
     for stream in _all_streams(store, team):
         owner, kind, name = stream.key
         with store.transaction(write=False) as connection:
             fresh = _again(connection, stream)
-            found = read_log(connection, fresh) if fresh is not None else None
-        if fresh is None or found is None:
-            continue
+            if fresh is None:
+                continue
+            found, digests = read_log(connection, fresh), loose_pieces(connection, fresh)
         if found.problem or len(found.records) != fresh.last_seq:
             damaged.append(name)
         place = {"team": owner, "kind": kind, "conversation": name}
         for record in found.records:
             yield {**place, "record": record}
-        for piece in _pieces(store, fresh):
-            yield {**place, "piece": base64.b64encode(piece).decode("ascii")}
+        for digest in digests:
+            piece = _piece_of(store, fresh, digest, lost)
+            if piece is not None:
+                yield {**place, "piece": base64.b64encode(piece).decode("ascii")}
+    _say_damage(damaged, lost)
+
+
+def _piece_of(store: JournalStore, stream: Stream, digest: str, lost: list[str]) -> bytes | None:
+    """Read a piece in a transaction of its own; None when it is damaged, or gone with its log by now."""
+    try:
+        with store.transaction(write=False) as connection:
+            return get_piece(connection, stream, digest)
+    except JournalError as fault:
+        if fault.kind == STORAGE_CORRUPT:
+            lost.append(f"{digest[:12]} of {stream.key[2]}")
+        elif fault.kind != UNKNOWN:
+            raise
+        return None
+
+
+def _say_damage(damaged: list[str], lost: list[str]) -> None:
+    said = []
     if damaged:
-        shown = ", ".join(damaged[:5])
-        message = f"{len(damaged)} logs are damaged, and exported up to their last good record: {shown}"
-        raise JournalError(STORAGE_CORRUPT, message)
-
-
-def _pieces(store: JournalStore, stream: Stream) -> Iterator[bytes]:
-    with store.transaction(write=False) as connection:
-        yield from loose_pieces(connection, stream)
+        shown = ", ".join(damaged[:_SHOWN])
+        said.append(f"{len(damaged)} logs are damaged, and exported up to their last good record: {shown}")
+    if lost:
+        shown = ", ".join(lost[:_SHOWN])
+        said.append(f"{len(lost)} pieces of attachments are damaged, and not exported: {shown}")
+    if said:
+        raise Incomplete("; ".join(said))
 
 
 def logs_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Key, list[Record], list[bytes]]]:

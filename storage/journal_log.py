@@ -6,11 +6,12 @@ first bad one is moved to the quarantine. Called by ``storage/journal*.py``, ins
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callboard.storage.journal_rows import (
@@ -27,11 +28,20 @@ from callboard.storage.schema import attachments, events, quarantine, uses
 _DIGESTS_AT_A_TIME = 200
 _RECORDS = select(events.c.seq, events.c.epoch, events.c.crc, events.c.body, events.c.attached)
 _INSERT_EVENTS = ManyRows(insert(events), [column.name for column in events.columns])
-_INSERT_ONCE = {
-    name: (
-        dialect.insert(attachments).on_conflict_do_nothing(),
-        dialect.insert(uses).on_conflict_do_nothing(),
+_Insert: TypeAlias = sqlite.Insert | postgresql.Insert
+
+
+def _or_mend(once: _Insert) -> _Insert:
+    """What has the same digest is the same content; where it is not, it was damaged."""
+    return once.on_conflict_do_update(
+        index_elements=[attachments.c.team, attachments.c.digest],
+        set_={"content": once.excluded.content},
+        where=attachments.c.content != once.excluded.content,
     )
+
+
+_INSERT_ONCE = {
+    name: (_or_mend(dialect.insert(attachments)), dialect.insert(uses).on_conflict_do_nothing())
     for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
 }
 
@@ -110,12 +120,30 @@ def insert_rows(connection: Connection, rows: Sequence[NewRow]) -> None:
 def insert_contents(
     connection: Connection, contents: Mapping[tuple[str, str], bytes], users: Collection[tuple[int, str, str]]
 ) -> None:
-    """Write ``contents`` by team and digest, and who uses them (stream, team, digest); what is there already stays."""
+    """Write ``contents`` by team and digest, and who uses them (stream, team, digest).
+
+    What is there already stays, and is mended where it is damaged.
+    """
     if not contents:
         return
+    lock_contents(connection, {team for team, _ in contents})
     once, use_once = _INSERT_ONCE[connection.dialect.name]
     connection.execute(once, [{"team": team, "digest": d, "content": c} for (team, d), c in contents.items()])
     connection.execute(use_once, [{"stream": s, "team": team, "digest": d} for s, team, d in users])
+
+
+def lock_contents(connection: Connection, teams: Collection[str]) -> None:
+    """Be the only one, until the commit, who adds to the teams' contents or takes away from them.
+
+    Else one transaction could delete a content as nobody's that another, not committed yet, has found there and uses.
+    A transaction calls it once, after it has locked its streams, so that no two wait for each other. SQLite has one
+    writer anyway.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    for team in sorted(teams):
+        number = int.from_bytes(hashlib.sha256(team.encode()).digest()[:8], "big", signed=True)
+        connection.execute(select(func.pg_advisory_xact_lock(number)))
 
 
 def _values(row: NewRow) -> dict[str, Any]:

@@ -17,7 +17,10 @@ AT_A_TIME = 200
 
 
 def remove(connection: Connection, stream: int) -> None:
-    """Delete a stream's rows, and the attachments that no other stream of its team uses."""
+    """Delete a stream's rows, and the attachments that no other stream of its team uses.
+
+    Both stream and team must be locked by this transaction.
+    """
     used = connection.execute(select(uses.c.team, uses.c.digest).where(uses.c.stream == stream)).all()
     for table in (events, quarantine, uses):
         connection.execute(delete(table).where(table.c.stream == stream))
@@ -31,7 +34,10 @@ def remove(connection: Connection, stream: int) -> None:
 def expired(
     connection: Connection, now: float, default_age_s: float | None, per_team: Mapping[str, float]
 ) -> list[Row[*tuple[Any, ...]]]:
-    """Give some of the streams that are older than their team's age, the oldest first; none with a turn under way."""
+    """Lock and give some of the streams that are older than their team's age, the oldest first.
+
+    None with a turn under way, and none that another transaction has in hand.
+    """
     ages = {team: age_s for team, age_s in per_team.items() if math.isfinite(age_s)}
     old = [(streams.c.team == team) & (streams.c.updated_at < now - age_s) for team, age_s in ages.items()]
     if default_age_s is not None:
@@ -39,4 +45,5 @@ def expired(
     query = select(streams.c.id, streams.c.team, streams.c.kind, streams.c.name).where(
         or_(False, *old), streams.c.state != "unfinished"
     )
-    return list(connection.execute(query.order_by(streams.c.updated_at).limit(AT_A_TIME)))
+    query = query.order_by(streams.c.updated_at).limit(AT_A_TIME).with_for_update(skip_locked=True)
+    return list(connection.execute(query))

@@ -58,6 +58,13 @@ class JournalError(StorageError):
         return is_fault(self.kind)
 
 
+class Incomplete(JournalError):
+    """An export has come to its end, and lacks what was damaged; everything else is in it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(STORAGE_CORRUPT, message)
+
+
 def is_fault(kind: str) -> bool:
     """Say whether a kind of error is a fault of the storage, which may go away."""
     return kind.startswith("storage")

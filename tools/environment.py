@@ -38,5 +38,7 @@ def _wipe_first_environment() -> None:
     with open("/proc/self/stat", "rb") as stat:  # noqa: PTH123
         fields = stat.read().rpartition(b")")[2].split()
     start, end = int(fields[47]), int(fields[48])
-    if 0 < start < end and ctypes.string_at(start, end - start).strip(b"\0"):  # to write costs a copy, to read does not
+    if 0 < start < end and ctypes.string_at(start, end - start).strip(
+        b"\0"
+    ):  # to write costs a copy, to read does not
         ctypes.memset(start, 0, end - start)

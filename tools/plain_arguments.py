@@ -59,7 +59,11 @@ def _types_of(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dic
         known = _type_of(annotation, function.__globals__)
         if known is not None:
             found[name] = known
-        elif name in arguments or not _has_default(function, name) or _may_be_context(annotation, function.__globals__):
+        elif (
+            name in arguments
+            or not _has_default(function, name)
+            or _may_be_context(annotation, function.__globals__)
+        ):
             return None
     return found
 
@@ -79,7 +83,11 @@ def _may_be_context(annotation: object, names: Mapping[str, Any]) -> bool:
     if not isinstance(annotation, str):
         parts = typing.get_args(annotation)
         is_class = isinstance(annotation, type) and annotation is not ToolContext
-        return any(isinstance(part, str) or _may_be_context(part, names) for part in parts) if parts else not is_class
+        return (
+            any(isinstance(part, str) or _may_be_context(part, names) for part in parts)
+            if parts
+            else not is_class
+        )
     return not all(_is_another_class(word, names) for word in _WORD.findall(annotation))
 
 

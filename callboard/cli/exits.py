@@ -30,7 +30,8 @@ EXIT_CODES = """\
 \b
 Exit codes:
   0    answered, or done
-  1    the turn failed; the journal is damaged (journal check); a tool module was not loaded (reload);
+  1    the turn failed; the journal is damaged (journal check); an attachment's content is damaged, and
+       not in the export (history export); a tool module was not loaded (reload);
        the call failed or was refused (tools call); a tool is not fit for models (tools test)
   2    wrong usage or configuration
   3    the system could not be reached or started; nothing is running; output could not be written

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from callboard.cli import options
-from callboard.cli.exits import BAD_USAGE, OK, exit_code, report, reported
-from callboard.cli.files import read_text, write_out
+from callboard.cli.exits import BAD_USAGE, FOUND_FAULTS, OK, exit_code, report, reported
+from callboard.cli.files import MAX_BYTES, read_text, write_out
 from callboard.cli.options import system_name
 from callboard.errors import CallboardError, Refused
 
@@ -170,7 +170,8 @@ def export(
 ) -> int:
     """Write a conversation as JSON or Markdown.
 
-    JSON is whole, for 'history import'; Markdown is for people.
+    JSON is whole, for 'history import'; Markdown is for people. Ends with exit code 1 when the stored content of an
+    attachment is damaged: everything else is written, and what is missing is said.
 
     \b
     Examples:
@@ -183,8 +184,23 @@ def export(
         is_whole = format == "json"
         read = histories.whole_history if is_whole else histories.history
         events = read(conversation, team=team)
-    write_out(output, to_json(events) if is_whole else to_markdown(events))
-    return OK
+    text = to_json(events) if is_whole else to_markdown(events)
+    write_out(output, text)
+    return _tell_of_export(events, text) if is_whole else OK
+
+
+def _tell_of_export(events: list[Event], text: str) -> int:
+    from callboard.actors.attachments import attachments_of
+
+    if len(text) > MAX_BYTES:
+        most = MAX_BYTES // (1024 * 1024)
+        report(
+            f"the export is over the {most} MiB that 'history import' takes; 'journal export' has no such limit"
+        )
+    lost = dict.fromkeys(a.digest for _, a in attachments_of(events) if a.content is None)
+    for digest in lost:
+        report(f"the content of the attachment {digest[:12]} is damaged, and not in the export")
+    return FOUND_FAULTS if lost else OK
 
 
 @history_app.command("import")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -18,6 +18,9 @@ from callboard.cli.files import STANDARD, writing
 from callboard.cli.options import system_name
 from callboard.cli.stored_histories import journal_errors, opened_journal
 from callboard.errors import Refused
+
+if TYPE_CHECKING:
+    from callboard.storage.journal_terms import Incomplete
 
 journal_app = typer.Typer(no_args_is_help=True, help="The journal as a whole: check, backup, export, import.")
 
@@ -112,7 +115,8 @@ def export(
 ) -> int:
     """Write all conversations as JSON lines.
 
-    One event a line, for 'journal import'. Works while the daemon runs, too.
+    One event a line, for 'journal import'. Works while the daemon runs, too. Where something is damaged, all
+    else is written, and then it ends with exit code 3 and says what is missing.
 
     \b
     Examples:
@@ -125,7 +129,10 @@ def export(
         writing(file) as out,
         journal_errors(),
     ):
-        _write_rows(journal.export(team), out, tell)
+        damage = _write_rows(journal.export(team), out, tell)
+    if damage is not None:  # by now the file is there, with everything else
+        with journal_errors():
+            raise damage
     return OK
 
 
@@ -170,12 +177,20 @@ def progress(what: str) -> Iterator[Callable[[int], None]]:
         yield lambda done: status.update(f"{what}: {done} events")
 
 
-def _write_rows(rows: Iterable[dict[str, Any]], out: TextIO, tell: Callable[[int], None]) -> None:
+def _write_rows(
+    rows: Iterable[dict[str, Any]], out: TextIO, tell: Callable[[int], None]
+) -> Incomplete | None:
+    from callboard.storage.journal_terms import Incomplete
+
     out.write(json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
-    for number, row in enumerate(rows, start=1):
-        out.write(json.dumps(row) + "\n")
-        if number % _TOLD_EVERY == 0:
-            tell(number)
+    try:
+        for number, row in enumerate(rows, start=1):
+            out.write(json.dumps(row) + "\n")
+            if number % _TOLD_EVERY == 0:
+                tell(number)
+    except Incomplete as damage:
+        return damage
+    return None
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Histories(Protocol):
         ...
 
     def whole_history(self, conversation_id: str, *, team: str = "") -> list[Event]:
-        """Give all events, with the contents of their attachments; raises ConversationNotFound."""
+        """Give all events, with the contents of their attachments, lost ones without; raises ConversationNotFound."""
         ...
 
     def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
@@ -99,24 +99,29 @@ class StoredHistories:
         from callboard.actors.attachments import NoAttachment, find, whole
 
         events = self.history(conversation_id, team=team)
-        with journal_errors():
-            try:
-                return whole(
-                    find(events, digest), lambda piece: self._journal.piece(conversation_id, team, piece)
-                )
-            except NoAttachment as fault:
-                raise Refused(str(fault)) from fault
+        try:
+            return whole(find(events, digest), lambda piece: self._piece(conversation_id, team, piece))
+        except NoAttachment as fault:
+            raise Refused(str(fault)) from fault
 
     def whole_history(self, conversation_id: str, *, team: str = "") -> list[Event]:
         """Give all events, with the contents of their attachments."""
-        from callboard.actors.attachments import NoAttachment, with_contents
+        from callboard.actors.attachments import with_contents
 
         events = self.history(conversation_id, team=team)
+        return with_contents(events, lambda piece: self._piece(conversation_id, team, piece))
+
+    def _piece(self, conversation_id: str, team: str, digest: str) -> bytes:
+        from callboard.actors.attachments import NoAttachment
+        from callboard.storage.journal_terms import STORAGE_CORRUPT, UNKNOWN, JournalError
+
         with journal_errors():
             try:
-                return with_contents(events, lambda piece: self._journal.piece(conversation_id, team, piece))
-            except NoAttachment as fault:
-                raise Unavailable(str(fault)) from fault
+                return self._journal.piece(conversation_id, team, digest)
+            except JournalError as fault:
+                if fault.kind in (STORAGE_CORRUPT, UNKNOWN):
+                    raise NoAttachment(fault.message) from fault
+                raise
 
     def delete_conversation(self, conversation_id: str, *, team: str = "") -> None:
         """Delete the log and all that only it needs."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from typer.testing import CliRunner
 
 from callboard.actors.events import (
     ConversationOpened,
+    Event,
     StepFinished,
     ToolCallFinished,
     TurnAnswered,
@@ -24,6 +27,7 @@ from callboard.api import Conversation, System
 from callboard.cli.app import app
 from callboard.errors import Refused
 from callboard.history_export import to_json
+from callboard.paths import state_dir
 from callboard.testing.turns import call, finished_calls
 from callboard.tools.content import Attachment, TextBlock
 
@@ -87,12 +91,27 @@ def test_contents_are_exported_with_the_history_and_imported_again(deadly: Syste
     assert len(deadly.attachment(copy, digest, team="blue")) == 3 * MIB + 8
 
 
-def test_the_command_lists_attachments_and_writes_one_as_it_is(tmp_path: Path) -> None:
-    content, name = b"\x00\xff" * 700_000, "a" * 32
-    attachment = Attachment.of(content, "image/png")
-    config, exported, written = tmp_path / "c.toml", tmp_path / "export.json", tmp_path / "written"
-    config.write_text(f'[storage]\npath = "{tmp_path / "state"}"\n', encoding="utf-8")
-    events = [
+def test_a_damaged_content_costs_its_attachment_alone_also_through_the_daemon(
+    deadly: System, own_folders: Path
+) -> None:
+    conversation = deadly.conversation(user="ann", team="red")
+    (attachment,) = finished(conversation, mib=1).attachments
+    (journal,) = Path(deadly.status().runtime_dir).rglob("journal.sqlite3")
+    damage(journal, attachment.pieces[0])
+    events = deadly.whole_history(conversation.id, team="red")
+    assert [one.attachments for one in finished_calls(events)] == [(attachment,)]
+    with pytest.raises(Refused, match="is damaged"):
+        deadly.attachment(conversation.id, attachment.digest, team="red")
+
+
+def damage(journal: Path, digest: str) -> None:
+    with closing(sqlite3.connect(journal)) as database, database:
+        change = "UPDATE journal_attachments SET content = x'00' WHERE digest = ?"
+        assert database.execute(change, (digest,)).rowcount == 1
+
+
+def drawn(name: str, *attachments: Attachment) -> list[Event]:
+    return [
         ConversationOpened(seq=1, conversation_id=name, user="ann", team=""),
         TurnStarted(seq=2, turn_id="t", text="draw"),
         StepFinished(
@@ -109,11 +128,41 @@ def test_the_command_lists_attachments_and_writes_one_as_it_is(tmp_path: Path) -
             tool="draw",
             is_error=False,
             outcome="ok",
-            attachments=(attachment,),
+            attachments=attachments,
         ),
         TurnAnswered(seq=5, turn_id="t", text="done"),
     ]
-    exported.write_text(to_json(events), encoding="utf-8")
+
+
+def test_exports_lack_a_damaged_content_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, kept = Attachment.of(b"\x00\xff" * 700_000, "image/png"), Attachment.of(b"kept", "image/png")
+    source, moved = tmp_path / "source.json", tmp_path / "moved.jsonl"
+    source.write_text(to_json(drawn("c", lost, kept)), encoding="utf-8")
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments])
+
+    assert run("history", "import", str(source)).exit_code == 0
+    damage(state_dir() / "systems" / "default" / "journal.sqlite3", lost.pieces[1])
+    done = run("history", "export", "c")
+    named = json.loads(done.stdout)["events"][3]["attachments"]
+    assert [one.get("base64") for one in named] == [None, "a2VwdA=="]
+    told = f"the content of the attachment {lost.digest[:12]} is damaged, and not in the export"
+    assert (done.exit_code, told in done.stderr) == (1, True)
+    done = run("journal", "export", str(moved))
+    assert (done.exit_code, "1 pieces of attachments are damaged" in done.stderr) == (3, True)
+    pieces = [row["piece"] for row in map(json.loads, moved.read_text().splitlines()) if "piece" in row]
+    assert len(pieces) == 2, "all others are there"
+    monkeypatch.setattr("callboard.cli.history.MAX_BYTES", 100)
+    assert "is over the 0 MiB that 'history import' takes" in run("history", "export", "c").stderr
+
+
+def test_the_command_lists_attachments_and_writes_one_as_it_is(tmp_path: Path) -> None:
+    content, name = b"\x00\xff" * 700_000, "a" * 32
+    attachment = Attachment.of(content, "image/png")
+    config, exported, written = tmp_path / "c.toml", tmp_path / "export.json", tmp_path / "written"
+    config.write_text(f'[storage]\npath = "{tmp_path / "state"}"\n', encoding="utf-8")
+    exported.write_text(to_json(drawn(name, attachment)), encoding="utf-8")
 
     def history(*arguments: str) -> Result:
         done = CliRunner().invoke(app, ["history", *arguments, "--config", str(config)])

@@ -138,6 +138,20 @@ def test_the_folder_of_a_dead_owner_is_removed_once(tmp_path: Path) -> None:
     assert remove_remains(tmp_path) == []
 
 
+def test_a_folder_goes_that_is_deeper_than_python_climbs(tmp_path: Path) -> None:
+    folder = remains(tmp_path)
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(3000):
+            os.mkdir("deeper")
+            os.chdir("deeper")
+    finally:
+        os.fchdir(here)
+        os.close(here)
+    assert remove_remains(tmp_path) == [folder.name]
+
+
 def test_the_folder_of_a_living_owner_stays(tmp_path: Path) -> None:
     mine = tmp_path / private_name()
     mine.mkdir()

@@ -69,7 +69,9 @@ def guarded(configuration: Config) -> Iterator[System]:
 
 
 @pytest.mark.parametrize("tool", ["search_confined", "search_isolated", "environment_plain"])
-def test_a_tool_finds_no_secret_in_its_environment_or_behind_a_profile_in_its_memory(guarded: System, tool: str) -> None:
+def test_a_tool_finds_no_secret_in_its_environment_or_behind_a_profile_in_its_memory(
+    guarded: System, tool: str
+) -> None:
     assert texts(list(guarded.conversation().ask(call(tool)))) == ["{}"]
 
 

@@ -77,6 +77,20 @@ def test_what_a_tool_names_without_having_it_is_left_out(attachments: ClientAtta
     assert done == [ToolResult()]
 
 
+def test_what_is_on_its_way_is_given_up_once_and_the_rest_of_the_result_stays(
+    host: _Host, attachments: ClientAttachments
+) -> None:
+    done: list[ToolResult] = []
+    result = ToolResult(content=(TextBlock("head"),), attachments=(Attachment.of(CONTENT, "text/plain"),))
+    attachments.store(result, done.append)
+    attachments.wait_no_longer()
+    note = TextBlock("[… the whole could not be kept: the turn was cut off …]")
+    assert done == [ToolResult(content=(TextBlock("head"), note))]
+    host.asked.pop()[1](True)
+    attachments.wait_no_longer()
+    assert (len(done), host.asked) == (1, [])
+
+
 def test_a_result_whose_contents_cannot_be_stored_says_so_and_goes_on(
     host: _Host, attachments: ClientAttachments
 ) -> None:

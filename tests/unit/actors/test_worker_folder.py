@@ -72,10 +72,18 @@ def test_the_folders_of_makers_that_cannot_be_seen_stay(place: Path) -> None:
 
 def test_two_pid_namespaces_leave_each_others_folders_alone(place: Path) -> None:
     mine = make_folder()
-    code = (
-        "from callboard.actors.worker_folder import make_folder, remove_stale; print(make_folder()); remove_stale()"
-    )
-    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    code = "from callboard.actors.worker_folder import make_folder, remove_stale; print(make_folder()); remove_stale()"
+    inside = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        sys.executable,
+        "-c",
+        code,
+    ]
     try:
         done = subprocess.run(
             inside, env={**os.environ, "TMPDIR": str(place)}, capture_output=True, text=True, timeout=60
