@@ -1,4 +1,4 @@
-"""Running calls: a worker or a server each, at most so many at a time, one result for each. The client uses it.
+"""Running calls: a worker or a server each, at most so many at a time, one result for each. Client and caller use it.
 
 It is a stream of tasks as OTP's ``Task.async_stream`` is: the next is started when a place is free, and a place is free
 when the former task's process is *down*, not when it replied; a task that runs too long is killed. The order of results

@@ -2,7 +2,7 @@
 
 The decisions are ``actors/toolbox.py``'s, on the registry as it is at that moment; the hook runs in a worker. Of all
 that may change between the model's request and the call's start (a toggle, a flag, a reload, an approval) nothing is
-overlooked, because the decision is taken after the last wait. Used by ``actors/client_calls.py``.
+overlooked, because the decision is taken after the last wait. Used by ``client_calls.py`` and ``caller_run.py``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They go a few pieces at a time, the next when these are durable, so that neither the journal nor its other writers are
 held up; the client has them only meanwhile, and no reader is sent them. A result whose contents cannot be stored, or
-not in time, goes on without them, and says so. Used by ``actors/client_turns.py``.
+not in time, goes on without them, and says so. Used by ``actors/client.py``.
 """
 
 from __future__ import annotations

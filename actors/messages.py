@@ -545,7 +545,7 @@ class CancelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a tool worker is started with: one call, and the seconds that it may take."""
+    """One call for a tool worker, and the seconds that it may take."""
 
     spec: ToolSpec
     arguments: Mapping[str, Any]
@@ -562,7 +562,7 @@ class RunTool:
     ends, too. ``approval`` is the digest of the ApprovalRequested that a person approved of, ``edited`` what is to run
     instead of what was asked for then.
     Answers: ToolRuns when it runs and at each repetition, before that CallQueued at each repetition, ``Progress`` on
-    the way, and ToolRan, CallWaits or a Failure (``no_such_template``, ``lost``) at last.
+    the way, and ToolRan, CallWaits or a Failure (``no_such_template``, ``child_gone`` ...) at last.
     """
 
     call_id: str

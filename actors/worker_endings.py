@@ -1,6 +1,6 @@
 """What the model is told of a call that ended without a result: one short, honest sentence for each way to die. Pure.
 
-Called by ``actors/worker_process.py`` and, for a worker that was itself lost, by ``actors/call_worker.py``.
+Called by ``actors/worker_process.py`` and, for a call whose process could not be started, by who wanted that.
 """
 
 from __future__ import annotations

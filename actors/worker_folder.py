@@ -1,7 +1,8 @@
 """The private folders of calls: one each, among the machine's temporary files, gone with the call.
 
-Whoever makes one removes it. What a maker that was killed left is known by the maker's pid and start in its name,
-and removed by who comes after: the daemon at its start and when it has ended orphans, or who started the maker.
+The worker removes it at its end, or else its maker. What a maker that was killed left is known by the maker's pid and
+start in its name, and removed by who comes after: the daemon at its start, at its end and when it has ended orphans, or
+who started the maker.
 A container that shares the place has pids of its own: the name says whose they are (the inode of the pid namespace),
 and who sees others cannot tell which makers live, and leaves their folders alone. They lie in no folder of the
 system's, for a tool that fills its own would fill that one's disk. Nothing else is decided here.

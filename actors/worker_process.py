@@ -1,9 +1,9 @@
 """The process of one call: started, listened to, watched, and ended with everything that it started.
 
 It knows no actor: it gives descriptors to wait for and takes what is to be done when they are ready, so that a client
-(``actors/call_worker.py``), ``callboard.testing.tools`` and ``doctor`` drive the same thing. It forks the tool worker
-(``tools/keeper.py``), which has the call's own process (``tools/runner.py``) below it. That is made ready before its
-call is there, or together with it. Nothing is decided here about what a call may use (``tools/sandbox_plan.py``) or
+(``actors/call_worker.py``), ``callboard.testing.tools`` and ``doctor`` drive the same thing. It has the tool worker
+forked (``tools/keeper.py``), which has the call's own process (``tools/runner.py``) below it. That is made ready before
+its call is there, or together with it. Nothing is decided here about what a call may use (``tools/sandbox_plan.py``) or
 what the model is told (``actors/worker_endings.py``).
 """
 

@@ -1,4 +1,4 @@
-"""The processes of calls, seen from the process that keeps them: who they are, what they use, and their end.
+"""The processes of calls, seen from the process that watches them: who they are, what they use, and their end.
 
 It reads ``/proc`` only below the caller, whatever else runs on the machine, and decides nothing. Called by
 ``actors/worker_process.py``.

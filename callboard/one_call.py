@@ -1,6 +1,6 @@
 """One call of one tool in a real worker, without a daemon: for tests of tools, and for ``doctor``.
 
-It starts a worker process (``callboard/run_worker.py``) by exec and waits for it; the caller is never forked.
+It starts ``callboard/run_worker.py`` by exec, which has the worker below it, and waits; the caller is never forked.
 """
 
 from __future__ import annotations

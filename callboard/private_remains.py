@@ -3,7 +3,8 @@
 A private system's folder goes with it, and else with its owner's ``close``; where owner and system were all killed,
 the next system of the same user takes it away. The folder's name says whose it is: the owner's pid, and when that
 process started, so that a pid given anew is not taken for the owner. It never touches a folder whose owner lives,
-whose lock is held, or in which an actor still has its socket open. Called by the daemon at its start.
+whose lock is held, or in which an actor still has its socket open. Called by the daemon at its start, at its end and
+when it has ended orphans.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A keeper of one call without actors, as ``actors/call_worker.py`` keeps calls in the daemon.
+"""The watch over one call without actors, as ``actors/call_worker.py`` has it in the daemon.
 
 It reads one request (a JSON object) from its standard input and writes a JSON object a line to the private descriptor
-that its argument names: ``{"progress": [text, fraction]}``, and ``{"result": …}`` last. The call's own process is below
-it (``actors/worker_process.py``). It ends in order on SIGTERM, which it is also sent when its parent dies. Started by
+that its argument names: ``{"progress": [text, fraction]}``, and ``{"result": …}`` last. The tool worker is below it
+(``actors/worker_process.py``). It ends in order on SIGTERM, which it is also sent when its parent dies. Started by
 ``callboard/run_calls.py`` (for ``callboard.run``) and ``callboard/one_call.py`` (for tests of tools, and ``doctor``).
 """
 

@@ -1,8 +1,8 @@
 """How much of a result is kept: what the model, the log and every process in between can carry.
 
 Pure. It cuts and says how much it cut; it never decides whether a call succeeded, but for a result that no log
-could hold, which becomes an error. Called by the client for every finished call, local or external, and by
-``tools/execute.py`` for its checks.
+could hold, which becomes an error. Called in the call's process, by the client for every finished call, local or
+external, and by ``tools/execute.py`` for its checks.
 """
 
 from __future__ import annotations

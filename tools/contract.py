@@ -1,7 +1,7 @@
 """The tool contract: what a tool is, as data (``ToolSpec``), and what its code is given (``ToolContext``).
 
 Specs cross process boundaries; the functions behind them never do. The catalogue makes specs from
-users' modules, a worker loads the one function that a spec names.
+users' modules, a call's process loads the one function that a spec names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ToolSpec:
     the model sees or the source file changes. ``deadline_s`` is in seconds, ``limits`` are a local tool's.
     ``trusted`` says whether the annotations may be acted on (running a call again after a
     crash). ``feature`` names the feature flag without which the tool is off, or is empty.
-    ``pinned``: a person approved of this version, so a worker runs no other.
+    ``pinned``: this version was decided on, so its server runs no other.
     ``kept_source`` is the path at which a catalogue keeps the module's source as it was described; the file's name is
     its digest, and where there is none its own file must be of that digest to be run. Empty: the module is loaded
     from its own file, as it is.

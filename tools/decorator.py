@@ -35,7 +35,7 @@ _LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class Tool:
     """A tool in class form: derive, set ``name``, ``description`` and ``parameters``, and write ``execute``.
 
-    ``parameters`` is a JSON Schema of type object. The class is made without arguments, once per worker.
+    ``parameters`` is a JSON Schema of type object. The class is made without arguments, anew for each call.
     ``deadline_s`` is in seconds; the limits from ``memory_mb`` on are those of ``callboard.tools.limits.Limits``.
     """
 

@@ -1,7 +1,7 @@
 """Run one call of a tool in this process and turn whatever comes out of it into a ToolResult.
 
 It decides what a return value or an exception looks like to the model. It never isolates, kills or times
-anything: that is the worker's part. Called by the tool worker, and by ``callboard.run`` on a thread.
+anything. Called by a call's own process (``tools/runner.py``), and by ``callboard.run`` on a thread.
 """
 
 from __future__ import annotations

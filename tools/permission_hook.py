@@ -1,4 +1,4 @@
-"""What a worker loads to ask the permission hook: the embedding service's own code, asked before each call.
+"""What a call's process loads to ask the permission hook: the embedding service's own code, asked before each call.
 
 It is users' code, so it runs as a tool does, in a worker of its own, and is killed at its deadline. Whatever it does
 but say yes denies: raising, hanging, ending its process, answering anything else. Who has it asked, and what the

@@ -2,7 +2,7 @@
 
 A plan is the environment, the steps that the call's own process takes before it loads the tool, and, where a
 profile needs it, the command that the process is started through. A profile that the host cannot give is refused
-here, never weakened. ``tools/sandbox_steps.py`` performs the steps; ``actors/worker_process.py`` starts the process.
+here, never weakened. ``tools/sandbox_steps.py`` performs the steps; ``actors/worker_start.py`` asks for the plan.
 """
 
 from __future__ import annotations

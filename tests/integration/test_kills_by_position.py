@@ -1,6 +1,6 @@
 """One process is killed at one record of the log, before its commit or before its acknowledgement: nothing is lost.
 
-Twenty seeds hit every position and every kind of process, 101 hit every pair (``docs/chaos.md``). Each prints its
+Twenty seeds hit every position and every kind of process, 108 hit every pair (``docs/chaos.md``). Each prints its
 kills; ``CHAOS=1 python -m callboard.testing.chaos positions --seed N`` plays one again.
 """
 

@@ -1,4 +1,4 @@
-"""The tools that come with Callboard, one module each for the worker to load."""
+"""The tools that come with Callboard, one module each for a call's process to load."""
 
 BUILTIN_MODULES = (
     "callboard.tools.builtin.calculate",

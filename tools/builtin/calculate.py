@@ -1,4 +1,4 @@
-"""``calculate``: arithmetic that a model should not do in its head. Runs in a tool worker."""
+"""``calculate``: arithmetic that a model should not do in its head. Runs in a call's process."""
 
 from __future__ import annotations
 

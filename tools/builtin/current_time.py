@@ -1,4 +1,4 @@
-"""``current_time``: the date and time now, in any zone of the IANA database. Runs in a tool worker."""
+"""``current_time``: the date and time now, in any zone of the IANA database. Runs in a call's process."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ citations.
 
 They decide how passages are shown to the model. Settings of both: ``folder`` (needed), ``index`` (the SQLite
 file; without it the folder is indexed in memory for every call, which suits small folders only). Run in a
-tool worker.
+call's process.
 """
 
 from __future__ import annotations

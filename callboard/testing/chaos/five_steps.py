@@ -1,4 +1,4 @@
-"""The workload of kills by position: a turn of five steps and three tools, so that every kind of record occurs.
+"""The workload of kills by position: a turn of five steps and three tools, so that records of many kinds occur.
 
 Step 1 calls a tool that must not run twice, step 2 one that only reads, step 3 one of each at once, step 4 says
 something beside a call that may run twice, step 5 answers. ``rule`` is the scripted model that plays it.
