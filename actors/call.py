@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from callboard.actors import prepared
+from callboard.actors.call_forks import CallForks
 from callboard.actors.call_server import ServerCall
 from callboard.actors.call_worker import Listener, WorkerCall
 from callboard.actors.messages import Work
 from callboard.supervisor.child import Child
-from callboard.supervisor.process import start_time
-from callboard.supervisor.table import Row
 from callboard.tools.content import Progress, ToolResult
 from callboard.tools.contract import ToolContext, ToolSpec
-from callboard.tools.fork_server import ForkServer, Order
-from callboard.tools.runner import Ends
 
 Finished: TypeAlias = Callable[[str, ToolResult, float], None]
 ProgressTold: TypeAlias = Callable[[str, str, float | None], None]
@@ -56,7 +53,7 @@ class Calls:
         self._prepared: list[WorkerCall] = []
         self._workers: list[WorkerCall] = []
         self._waiting: deque[_Call] = deque()
-        self._forks = ForkServer(f"{host.init.id} (fork server)")
+        self._forks = CallForks(host, self._has_no_worker)
         self._taken = 0
         self._count = 0
 
@@ -109,7 +106,6 @@ class Calls:
             worker.leave_now()
         self._workers.clear()
         self._forks.close()
-        self._host.table.remove_row(f"{self._host.init.id}.forks")
 
     # ------------------------------------------------------------ places
     def _fill(self) -> None:
@@ -136,40 +132,13 @@ class Calls:
         return self._new_worker(spec, "running")
 
     def _new_worker(self, spec: ToolSpec, state: str) -> WorkerCall:
-        worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._fork)
+        worker = WorkerCall(self._host, self._next_row(), spec, _DEAF, self._forks.fork)
         worker.start(state)
         self._workers = [*(worker for worker in self._workers if not worker.is_buried), worker]
         return worker
 
-    def _fork(self, order: Order, ends: Ends) -> tuple[int, int]:
-        self.expect()
-        forked = self._forks.fork(order, ends)
-        if self._forks.fault:
-            self._host.log.warning("fork_server_ended", reason=self._forks.fault)
-            self._forks.fault = ""
-        return forked
-
-    def expect(self) -> None:
-        """Have a fork server, before there is a call: the sooner it is forked, the less memory is copied after it."""
-        host = self._host
-        if self._forks.pid:
-            return
-        try:
-            self._forks.start()
-        except OSError as fault:
-            host.log.warning("no_fork_server", reason=str(fault))
-            return
-        pid = self._forks.pid
-        row = Row(
-            id=f"{host.init.id}.forks",
-            kind="fork_server",
-            parent=host.init.id,
-            state="running",
-            incarnation=1,
-            pid=pid,
-            started_at=start_time(pid),
-        )
-        host.table.put(row)
+    def _has_no_worker(self) -> bool:
+        return all(worker.is_buried for worker in self._workers)
 
     def _next_row(self) -> str:
         self._count += 1

@@ -58,8 +58,6 @@ class ClientCalls:
     def prepare(self, offered: Sequence[ToolSpec]) -> None:
         """Have workers stand ready for what the model may ask for, of what it is offered; for nothing: end them."""
         specs = {spec.name: spec for spec in offered}
-        if any(spec.is_local for spec in offered):
-            self._calls.expect()
         self._calls.prepare(guess(self._asked_last, specs, self._settings.prepared_workers))
 
     def start(self, effect: StartCall, tool_deadline_s: float | None) -> None:

@@ -100,11 +100,11 @@ def _limits(found: Host, profiles: tuple[ProfileReport, ...]) -> tuple[tuple[str
     else:
         processes = f"in isolated: by the kernel and watched; {_ELSEWHERE}"
     return (
-        ("deadline", "the worker ends the call's processes"),
+        ("deadline", "the client ends the call's processes"),
         ("memory", "by the kernel for each process, watched for all of them"),
         ("CPU time", "by the kernel for each process, watched for all of them"),
         ("open files", "by the kernel"),
         ("file size", "by the kernel; the private folder is watched"),
-        ("output", "by the worker"),
+        ("output", "by the client"),
         ("processes", processes),
     )

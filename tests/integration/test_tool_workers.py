@@ -200,3 +200,22 @@ def test_an_author_tests_a_tool_in_a_real_worker() -> None:
     assert (called.text, [p.text for p in called.progress]) == ("2", ["at 0", "at 1"])
     assert call_tool(DEADLY, "chatter", {"text": "x"}).output == "x\noops\n"
     assert call_tool(DEADLY, "hang", {"how": "sleep"}, deadline_s=0.3).result.outcome == "deadline"
+
+
+def test_who_forks_the_workers_is_there_for_calls_alone(deadly: System, model: ScriptedModelServer) -> None:
+    def forks() -> list[int | None]:
+        return [row.pid for row in deadly.tree() if row.kind == "fork_server"]
+
+    conversation = deadly.conversation(user="ann", team="red")
+    list(conversation.ask("hello"))
+    assert forks() == []
+    list(conversation.ask(call("chatter", text="one")))
+    (first,) = forks()
+    list(conversation.ask(call("chatter", text="two")))
+    assert forks() == [first]
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert len(texts(conversation.ask(call("chatter", text="three")))) == 1
+    list(conversation.ask(call("chatter", text="four")))
+    (second,) = forks()
+    assert second != first
