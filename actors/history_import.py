@@ -7,6 +7,7 @@ command line.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -228,7 +229,17 @@ class _Mending:
             turn.begun.add(call_id)
         elif isinstance(event, ToolCallFinished):
             turn.answered.add(call_id)
+            event = self._with_what_came(event)
         self._log.append(_changed(event, call_id=call_id))
+
+    def _with_what_came(self, finished: ToolCallFinished) -> ToolCallFinished:
+        """An attachment is imported with its content or not at all."""
+        kept = tuple(attachment for attachment in finished.attachments if attachment.content is not None)
+        if len(kept) < len(finished.attachments):
+            self.note(
+                f"an attachment of call {_shown(finished.call_id)} came without its content and was left out"
+            )
+        return dataclasses.replace(finished, attachments=kept)
 
     def _end(self, turn: _Turn, ending: Event) -> None:
         for call in turn.asked.values():

@@ -23,7 +23,7 @@ from callboard.actors.events import (
 from callboard.actors.history import NO_RESULT, items_of, unfinished_turn
 from callboard.actors.history_import import MAX_REPAIRS, adopted, repaired
 from callboard.actors.items import FunctionCall, FunctionCallOutput
-from callboard.tools.content import TextBlock
+from callboard.tools.content import Attachment, TextBlock
 
 AT = "2026-01-31T12:00:00.000+00:00"
 OPENED = ConversationOpened(conversation_id="c", user="u", team="t", enabled=("sum",), at=AT)
@@ -217,3 +217,14 @@ def test_an_unfinished_turn_of_a_closed_conversation_ends_before_the_closing() -
     log, _ = repaired(numbered(OPENED, started(), ConversationClosed()))
     assert [type(event) for event in log[2:]] == [TurnFailed, ConversationClosed, HistoryRepaired]
     assert repaired(log) == (log, ())
+
+
+def test_an_attachment_without_its_content_is_left_out_and_named() -> None:
+    whole = Attachment.of(b"x" * 10, "text/plain")
+    lost = replace(whole, content=None)
+    result = replace(finished("c1"), attachments=(whole, lost))
+    events = numbered(OPENED, started(), step("c1"), begun("c1"), result, answered())
+    log, repairs = repaired(events)
+    (taken,) = [event for event in log if isinstance(event, ToolCallFinished)]
+    assert taken.attachments == (whole,)
+    assert repairs == ("an attachment of call 'c1' came without its content and was left out",)
