@@ -144,7 +144,8 @@ class WorkerCall:
         self._host.watch(process.output_fd, lambda _events: self._printed(process))
         self._host.watch(process.word_fd, lambda _events: self._over())
         self._look_again()
-        self._after(self.spec.deadline_s, self._not_loaded)
+        if state == "prepared":
+            self._after(self.spec.deadline_s, self._not_loaded)
         self._show(state, process)
 
     def _show(self, state: str, process: WorkProcess) -> None:
