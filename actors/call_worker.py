@@ -68,8 +68,8 @@ class WorkerCall:
     @property
     def is_free(self) -> bool:
         """True while the worker can be given a call."""
-        waiting = self._process is not None and self._work is None and not self._is_ending
-        return waiting and self._process is not None and not self._process.has_ended
+        process = self._process
+        return process is not None and self._work is None and not self._is_ending and not process.has_ended
 
     @property
     def is_buried(self) -> bool:

@@ -33,6 +33,7 @@ from callboard.tools.contract import ToolSpec
 from callboard.tools.fork_server import Order, fork_worker
 from callboard.tools.keeper import last_word
 from callboard.tools.limits import Limits
+from callboard.tools.processes import kill_all
 from callboard.tools.runner import Ends
 from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP
 
@@ -200,7 +201,7 @@ class WorkProcess:
             return
         os.ftruncate(self._request, 0)
         if not self.has_ended:
-            tree.kill_all(tree.below(self.pid))
+            kill_all(tree.below(self.pid))
         if not self.is_over:
             self.read_channel()
         self._hear_last_word()
@@ -217,7 +218,7 @@ class WorkProcess:
             return True
         self._hear_last_word()
         if self._code is None:  # once that is said, only the worker's own work is left, which is to go on
-            tree.kill_all(tree.below(self.pid))
+            kill_all(tree.below(self.pid))
         return False
 
     def give_up(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from callboard.tools.processes import children_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -31,7 +32,7 @@ def below(pid: int) -> list[int]:
     found: list[int] = []
     waiting = [pid]
     while waiting:
-        children = _children(waiting.pop())
+        children = children_of(waiting.pop())
         found += children
         waiting += children
     return found
@@ -104,27 +105,7 @@ def make_polite(pids: Iterable[int], nice: int) -> None:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice), encoding="ascii")
 
 
-def kill_all(pids: Iterable[int]) -> None:
-    """Kill these; who is killed takes no further step, but may not be gone yet."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def collect(pid: int) -> None:
     """Take the exit status of a process that has ended, if it is the caller's child to reap."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-    except (FileNotFoundError, ProcessLookupError):
-        return found
-    for thread in threads:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            listed = Path(f"/proc/{pid}/task/{thread}/children").read_bytes()
-            found += [int(child) for child in listed.split()]
-    return found

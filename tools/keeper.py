@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import setproctitle
 
+from callboard.tools.processes import children_of, kill_all
 from callboard.tools.removal import remove_folder
 from callboard.tools.sandbox_plan import EXIT_NOT_SET_UP
 
@@ -107,14 +108,7 @@ def _end_others() -> None:
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
-            _kill_children()
+            kill_all(children_of(os.getpid()))
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def _kill_children() -> None:
-    with open(f"/proc/self/task/{os.getpid()}/children", "rb") as listed:  # noqa: PTH123 (the worker has none but this to read)
-        for pid in listed.read().split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(pid), signal.SIGKILL)

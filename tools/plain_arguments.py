@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from callboard.tools.contract import ToolContext
+from callboard.tools.plain_values import is_unicode
 
 _PLAIN: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "ToolContext": ToolContext}
 _BUILTINS = frozenset({"str", "int", "float", "bool"})
@@ -100,16 +101,11 @@ def _fitting(value: object, wanted: type) -> Any:
     """Give the value as the function gets it; None where it does not fit as it is."""
     match value:
         case str() if type(value) is wanted is str:
-            return value if value.isascii() or _is_unicode(value) else None
+            return value if is_unicode(value) else None
         case int() if type(value) is int and wanted is float:
             return float(value) if abs(value) <= _EXACT_FLOAT else None
         case _:
             return value if type(value) is wanted else None
-
-
-def _is_unicode(text: str) -> bool:
-    """False for a lone half of a surrogate pair, which JSON can write and no encoding takes."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _has_default(function: types.FunctionType | Callable[..., Any], name: str) -> bool:

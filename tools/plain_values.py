@@ -52,8 +52,12 @@ def _key(key: Any) -> str:
     return _text(key)
 
 
+def is_unicode(text: str) -> bool:
+    """False for a lone half of a surrogate pair, which JSON can write and no encoding takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _text(text: str) -> str:
-    """A lone half of a surrogate pair has no UTF-8."""
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_unicode(text):
         raise _NotPlain
     return text

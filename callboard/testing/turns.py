@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from callboard.actors.events import Event, ToolCallFinished
+from callboard.actors.events import ApprovalRequested, Event, ToolCallFinished
 from callboard.tools.content import JsonBlock, TextBlock
 
 T = TypeVar("T")
@@ -52,3 +52,13 @@ def texts(events: Iterable[Event]) -> list[str]:
             case _:
                 found.append("")
     return found
+
+
+def last_call(events: Iterable[Event]) -> ToolCallFinished:
+    """Give the call that finished last."""
+    return finished_calls(events)[-1]
+
+
+def until_asked(events: Iterator[Event]) -> ApprovalRequested:
+    """Read on to the next call that waits for a person."""
+    return next(event for event in events if isinstance(event, ApprovalRequested))

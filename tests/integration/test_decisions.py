@@ -14,13 +14,21 @@ from typing import Any
 import pytest
 
 import callboard
-from callboard.actors.events import ApprovalRequested, Event, ToolApproved, ToolCallFinished, ToolCallStarted
+from callboard.actors.events import ApprovalRequested, Event, ToolApproved, ToolCallStarted
 from callboard.api import Conversation, System
 from callboard.config import Config, load_config
 from callboard.errors import ConversationNotFound, Refused, ToolNotFound
 from callboard.supervisor.envelope import Principal
 from callboard.testing.model_server import ScriptedModelServer
-from callboard.testing.turns import call, eventually, finished_calls, is_written, texts
+from callboard.testing.turns import (
+    call,
+    eventually,
+    finished_calls,
+    is_written,
+    last_call,
+    texts,
+    until_asked,
+)
 
 TOOLS = '''
 from callboard import ToolContext, tool
@@ -89,14 +97,6 @@ def open_system(model: ScriptedModelServer, tmp_path: Path) -> Iterator[Callable
         system.close()
 
 
-def _until_asked(events: Iterator[Event]) -> ApprovalRequested:
-    return next(event for event in events if isinstance(event, ApprovalRequested))
-
-
-def _last(events: list[Event]) -> ToolCallFinished:
-    return finished_calls(events)[-1]
-
-
 # ------------------------------------------------------------ approvals
 def test_a_destructive_call_waits_runs_once_when_approved_and_asks_again_the_next_time(
     open_system: Callable[[str], System], tmp_path: Path
@@ -105,14 +105,14 @@ def test_a_destructive_call_waits_runs_once_when_approved_and_asks_again_the_nex
     target = tmp_path / "effects"
     for _ in range(2):
         turn = conversation.ask(call("wipe", path=str(target)))
-        asked = _until_asked(turn)
+        asked = until_asked(turn)
         assert (asked.tool, asked.arguments) == ("wipe", {"path": str(target)})
         assert "destructive" in asked.reason
         assert conversation.pending() == (asked,)
         conversation.approve(asked.call_id)
         conversation.approve(asked.call_id)
         events = list(turn)
-        assert _last(events).outcome == "ok"
+        assert last_call(events).outcome == "ok"
         assert events[-1].type == "turn_answered"
         with pytest.raises(Refused, match="decided already"):
             conversation.deny(asked.call_id)
@@ -128,7 +128,7 @@ def test_edited_arguments_are_checked_and_are_what_runs(
     rules = '[[permissions.rules]]\neffect = "deny"\nwhen = [{ argument = "/path", under = "/etc" }]'
     conversation = open_system(rules).conversation()
     turn = conversation.ask(call("wipe", path=str(tmp_path / "asked")))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     for arguments, words in (({"path": 5}, "not of type string"), ({"path": "/etc/x"}, "not permitted")):
         with pytest.raises(Refused, match=words):
             conversation.approve(asked.call_id, arguments)
@@ -166,12 +166,12 @@ def test_an_approval_for_the_conversation_holds_there_only_and_none_outlives_a_t
     conversation, other = system.conversation(), system.conversation()
     question = call("wipe", path=str(tmp_path / "effects"))
     turn = conversation.ask(question)
-    conversation.approve(_until_asked(turn).call_id, for_conversation=True)
+    conversation.approve(until_asked(turn).call_id, for_conversation=True)
     list(turn)
     assert any(isinstance(event, ToolApproved) for event in conversation.history())
-    assert _last(list(conversation.ask(question))).outcome == "ok"
+    assert last_call(list(conversation.ask(question))).outcome == "ok"
     elsewhere = other.ask(question)
-    asked = _until_asked(elsewhere)
+    asked = until_asked(elsewhere)
     other.disable("wipe")
     with pytest.raises(Refused, match="not enabled"):
         other.approve(asked.call_id)
@@ -185,7 +185,7 @@ def test_a_waiting_call_survives_its_client_and_is_approved_after_it(
 ) -> None:
     system = open_system("")
     conversation = system.conversation()
-    asked = _until_asked(conversation.ask(call("wipe", path=str(tmp_path / "effects"))))
+    asked = until_asked(conversation.ask(call("wipe", path=str(tmp_path / "effects"))))
     eventually(lambda: conversation.history()[-1].type == "turn_suspended")
     client = next(actor for actor in system.tree() if actor.kind == "client")
     assert client.pid is not None
@@ -203,7 +203,7 @@ def test_a_tool_that_changed_while_its_call_waited_has_no_approval(
     system = open_system("")
     conversation = system.conversation()
     turn = conversation.ask(call("wipe", path=str(tmp_path / "effects")))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     (tmp_path / "tools.py").write_text(TOOLS.replace("wiped", "shredded"))
     assert "wipe" in system.reload().changed
     with pytest.raises(Refused, match="has changed"):
@@ -233,11 +233,11 @@ def test_rules_decide_by_principal_and_arguments_and_the_decision_is_logged(
     assert texts(events) == ["hello Bob"]
     started = next(event for event in events if isinstance(event, ToolCallStarted))
     assert started.decision == "permitted (rule 1: greetings)"
-    refused = _last(list(ann.ask(call("greet", name="Dr Bob"))))
+    refused = last_call(list(ann.ask(call("greet", name="Dr Bob"))))
     assert (refused.outcome, refused.decision.partition(":")[0]) == ("denied", "not_permitted")
     assert model.requests[0].tool_names == ("greet",)
     zoe = system.conversation(user="zoe", team="blue")
-    refused = _last(list(zoe.ask('force greet {"name": "x"}')))
+    refused = last_call(list(zoe.ask('force greet {"name": "x"}')))
     assert refused.decision.startswith("not_permitted")
     assert model.requests[-1].tool_names == ()
     with pytest.raises(Refused, match="not permitted"):
@@ -257,12 +257,12 @@ def test_the_hook_decides_in_a_process_of_its_own_and_denies_when_it_fails(
         "hang": "deadline",
         "odd": "must give True",
     }.items():
-        refused = _last(list(ann.ask(call("greet", name=name))))
+        refused = last_call(list(ann.ask(call("greet", name=name))))
         assert refused.outcome == "denied"
         assert refused.decision.startswith("not_permitted: the permission hook")
         assert words in refused.decision
     bob = system.conversation(user="bob", team="red")
-    assert _last(list(bob.ask(call("greet")))).outcome == "denied"
+    assert last_call(list(bob.ask(call("greet")))).outcome == "denied"
 
 
 def test_a_feature_is_switched_at_run_time_for_a_team_and_survives_the_catalogue(
@@ -270,11 +270,11 @@ def test_a_feature_is_switched_at_run_time_for_a_team_and_survives_the_catalogue
 ) -> None:
     system = open_system("")
     red, blue = system.conversation(team="red"), system.conversation(team="blue")
-    assert _last(list(red.ask("force preview {}"))).decision.startswith("feature_off")
+    assert last_call(list(red.ask("force preview {}"))).decision.startswith("feature_off")
     assert "preview" not in model.requests[-1].tool_names
     system.switch_feature("beta", True, team="red")
     assert texts(list(red.ask(call("preview")))) == ["a preview"]
-    assert _last(list(blue.ask("force preview {}"))).outcome == "denied"
+    assert last_call(list(blue.ask("force preview {}"))).outcome == "denied"
     catalogue = next(actor for actor in system.tree() if actor.kind == "catalogue")
     assert catalogue.pid is not None
     os.kill(catalogue.pid, signal.SIGKILL)
@@ -284,7 +284,7 @@ def test_a_feature_is_switched_at_run_time_for_a_team_and_survives_the_catalogue
     )
     assert texts(list(red.ask(call("preview")))) == ["a preview"]
     system.switch_feature("beta", None, team="red")
-    assert _last(list(red.ask("force preview {}"))).outcome == "denied"
+    assert last_call(list(red.ask("force preview {}"))).outcome == "denied"
 
 
 def test_a_template_is_a_ceiling_and_a_tool_is_configured_for_one_conversation(
@@ -293,7 +293,7 @@ def test_a_template_is_a_ceiling_and_a_tool_is_configured_for_one_conversation(
     small = '[templates.small]\ntools = ["greet"]\nallowed_tools = ["greet", "preview"]'
     system = open_system(f'{small}\n[tools.settings.greet]\nword = "welcome"')
     conversation = system.conversation(template="small", tools=["*"])
-    assert _last(list(conversation.ask("force wipe {}"))).decision.startswith("not_in_template")
+    assert last_call(list(conversation.ask("force wipe {}"))).decision.startswith("not_in_template")
     with pytest.raises(Refused, match="template 'small'"):
         conversation.enable("wipe")
     conversation.configure("greet", {"word": "ahoy"})
@@ -345,7 +345,7 @@ def test_a_team_reaches_neither_anothers_approvals_nor_its_conversations(
     system = open_system("")
     mine = system.conversation(user="ann", team="red", conversation_id="mine")
     turn = mine.ask(call("wipe", path=str(tmp_path / "effects")))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     for user, team in (("ann", "blue"), ("bob", "red")):
         theirs = Conversation(system, "mine", Principal(user=user, team=team))
         attempts: list[Callable[[], Any]] = [
@@ -376,7 +376,7 @@ def test_an_approval_id_of_another_team_is_worth_nothing_wherever_it_is_replayed
     blue = system.conversation(user="ann", team="blue", conversation_id="same")
     red_turn = red.ask(call("wipe", path=str(red_file)))
     blue_turn = blue.ask(call("wipe", path=str(blue_file)))
-    red_asked, blue_asked = _until_asked(red_turn), _until_asked(blue_turn)
+    red_asked, blue_asked = until_asked(red_turn), until_asked(blue_turn)
     assert red_asked.digest != blue_asked.digest
     blue.approve(blue_asked.call_id)
     list(blue_turn)
@@ -430,16 +430,18 @@ def test_a_call_of_another_teams_server_is_never_made(
         team="blue", conversation_id="same", tools=["*", "ledger__*", "ledger__write_file"]
     )
     turn = red.ask(call("ledger__write_file", **arguments))
-    asked = _until_asked(turn)
-    refused = _last(list(blue.ask(f"force ledger__write_file {json.dumps({**arguments, 'text': 'blue'})}")))
+    asked = until_asked(turn)
+    refused = last_call(
+        list(blue.ask(f"force ledger__write_file {json.dumps({**arguments, 'text': 'blue'})}"))
+    )
     assert refused.decision.startswith("unknown_tool")
     with pytest.raises(Refused, match=r"no such call waits|decided already"):
         blue.approve(asked.call_id, for_conversation=True)
-    again = _last(list(blue.ask(f"force ledger__write_file {json.dumps(arguments)}")))
+    again = last_call(list(blue.ask(f"force ledger__write_file {json.dumps(arguments)}")))
     assert again.decision.startswith("unknown_tool")
     assert not file.exists()
     red.approve(asked.call_id)
-    assert _last(list(turn)).outcome == "ok"
+    assert last_call(list(turn)).outcome == "ok"
     assert file.read_text() == "red"
 
 
@@ -450,12 +452,12 @@ def test_a_server_exists_for_its_teams_only_and_its_tools_ask_at_their_first_use
     system = open_system(f'{server}trust = "ask"\nteams = ["red"]')
     red, blue = system.conversation(team="red"), system.conversation(team="blue")
     turn = red.ask(call("ledger__add", a=1, b=2))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     assert "first use" in asked.reason
     red.approve(asked.call_id)
-    assert _last(list(turn)).outcome == "ok"
-    assert _last(list(red.ask(call("ledger__add", a=3, b=4)))).outcome == "ok"
-    refused = _last(list(blue.ask('force ledger__add {"a": 1, "b": 2}')))
+    assert last_call(list(turn)).outcome == "ok"
+    assert last_call(list(red.ask(call("ledger__add", a=3, b=4)))).outcome == "ok"
+    refused = last_call(list(blue.ask('force ledger__add {"a": 1, "b": 2}')))
     assert refused.decision.startswith("unknown_tool")
     assert not any(name.startswith("ledger__") for name in model.requests[-1].tool_names)
     assert not any(tool.name.startswith("ledger__") for tool in blue.tools())

@@ -42,6 +42,20 @@ class Thoughtful:
             self.let.wait(20.0)
         return obey(request)
 
+    def turn(self, conversation: Conversation, tool: str) -> Callable[[], list[str]]:
+        """Have the tool called, and think; gives what lets the turn go on, and gives its results."""
+        self.thinks = True
+        found: list[str] = []
+        asking = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call(tool)))))
+        asking.start()
+
+        def go_on() -> list[str]:
+            self.let.set()
+            asking.join(20.0)
+            return found
+
+        return go_on
+
 
 @pytest.fixture
 def thoughtful() -> Thoughtful:
@@ -86,13 +100,9 @@ def waiting(system: System) -> list[ActorInfo]:
 def test_a_worker_stands_ready_while_the_model_thinks_and_takes_the_call(
     prepared_system: System, conversation: Conversation, thoughtful: Thoughtful
 ) -> None:
-    thoughtful.thinks = True
-    found: list[str] = []
-    turn = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call("who")))))
-    turn.start()
+    turn = thoughtful.turn(conversation, "who")
     (worker,) = eventually(lambda: waiting(prepared_system))
-    thoughtful.let.set()
-    turn.join(20.0)
+    found = turn()
     assert found == [str(worker.pid)]
     eventually(lambda: not workers(prepared_system))
 
@@ -100,13 +110,9 @@ def test_a_worker_stands_ready_while_the_model_thinks_and_takes_the_call(
 def test_a_wrong_guess_is_ended_with_its_turn(
     prepared_system: System, conversation: Conversation, thoughtful: Thoughtful
 ) -> None:
-    thoughtful.thinks = True
-    found: list[str] = []
-    turn = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call("other")))))
-    turn.start()
+    turn = thoughtful.turn(conversation, "other")
     eventually(lambda: waiting(prepared_system))
-    thoughtful.let.set()
-    turn.join(20.0)
+    found = turn()
     assert found == ["other"]
     eventually(lambda: not workers(prepared_system))
 
@@ -114,14 +120,10 @@ def test_a_wrong_guess_is_ended_with_its_turn(
 def test_a_call_that_is_refused_meanwhile_takes_no_worker(
     prepared_system: System, conversation: Conversation, thoughtful: Thoughtful
 ) -> None:
-    thoughtful.thinks = True
-    found: list[str] = []
-    turn = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call("who")))))
-    turn.start()
+    turn = thoughtful.turn(conversation, "who")
     (worker,) = eventually(lambda: waiting(prepared_system))
     conversation.disable("who")
-    thoughtful.let.set()
-    turn.join(20.0)
+    found = turn()
     assert len(found) == 1
     assert str(worker.pid) not in found[0]
     assert "not enabled" in found[0]
@@ -131,31 +133,23 @@ def test_a_call_that_is_refused_meanwhile_takes_no_worker(
 def test_new_code_is_not_run_by_a_worker_that_loaded_the_old(
     prepared_system: System, conversation: Conversation, thoughtful: Thoughtful, module: Path
 ) -> None:
-    thoughtful.thinks = True
-    found: list[str] = []
-    turn = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call("who")))))
-    turn.start()
+    turn = thoughtful.turn(conversation, "who")
     eventually(lambda: waiting(prepared_system))
     module.write_text(TOOLS.replace('f"{os.getppid()}"', '"the new code"'))
     prepared_system.reload()
-    thoughtful.let.set()
-    turn.join(20.0)
+    found = turn()
     assert found == ["the new code"]
 
 
 def test_a_worker_that_died_while_it_stood_ready_is_missed_by_nobody(
     prepared_system: System, conversation: Conversation, thoughtful: Thoughtful
 ) -> None:
-    thoughtful.thinks = True
-    found: list[str] = []
-    turn = threading.Thread(target=lambda: found.extend(texts(conversation.ask(call("who")))))
-    turn.start()
+    turn = thoughtful.turn(conversation, "who")
     (worker,) = eventually(lambda: waiting(prepared_system))
     assert worker.pid is not None
     kill(worker.pid)
     eventually(lambda: not waiting(prepared_system))
-    thoughtful.let.set()
-    turn.join(20.0)
+    found = turn()
     assert len(found) == 1
     assert found[0].isdigit()
     assert found != [str(worker.pid)]

@@ -18,6 +18,7 @@ import callboard
 from callboard.api import System
 from callboard.paths import runtime_dir, runtime_root
 from callboard.private_remains import LOCK, private_name, remove_remains
+from callboard.testing.folders import dig
 from callboard.testing.model_server import ScriptedModelServer
 from callboard.testing.turns import call, eventually, is_written
 from callboard.transports.mail import FOLDER
@@ -140,15 +141,7 @@ def test_the_folder_of_a_dead_owner_is_removed_once(tmp_path: Path) -> None:
 
 def test_a_folder_goes_that_is_deeper_than_python_climbs(tmp_path: Path) -> None:
     folder = remains(tmp_path)
-    here = os.open(".", os.O_RDONLY)
-    try:
-        os.chdir(folder)
-        for _ in range(3000):
-            os.mkdir("deeper")
-            os.chdir("deeper")
-    finally:
-        os.fchdir(here)
-        os.close(here)
+    dig(folder, 3000)
     assert remove_remains(tmp_path) == [folder.name]
 
 

@@ -17,9 +17,7 @@ import pytest
 
 import callboard
 from callboard.actors.events import (
-    ApprovalRequested,
     Event,
-    ToolCallFinished,
     ToolCallStarted,
     ToolPinned,
     ToolProgress,
@@ -28,7 +26,7 @@ from callboard.api import System
 from callboard.config import load_config
 from callboard.errors import Refused
 from callboard.testing.model_server import ScriptedModelServer
-from callboard.testing.turns import call, eventually, finished_calls, texts
+from callboard.testing.turns import call, eventually, last_call, texts, until_asked
 
 SERVER = Path(__file__).parent / "changing_server.py"
 ADD: dict[str, Any] = {
@@ -102,14 +100,6 @@ def desk(model: ScriptedModelServer, tmp_path: Path) -> Iterator[Callable[..., D
         system.close()
 
 
-def _until_asked(events: Iterator[Event]) -> ApprovalRequested:
-    return next(event for event in events if isinstance(event, ApprovalRequested))
-
-
-def _last(events: list[Event]) -> ToolCallFinished:
-    return finished_calls(events)[-1]
-
-
 def _shown(model: ScriptedModelServer, tool: str) -> dict[str, Any]:
     """Give a tool's definition in the last request to the model."""
     tools = [entry["function"] for entry in model.requests[-1].body["tools"]]
@@ -132,7 +122,7 @@ def test_a_servers_progress_is_live_news_as_a_local_tools_is(desk: Callable[...,
     told = [(event.text, event.fraction) for event in events if isinstance(event, ToolProgress)]
     assert told == [("one of four", 0.25), ("2/4", 0.5), ("3", None)]
     assert all(event.call_id for event in events if isinstance(event, ToolProgress))
-    assert _last(events).outcome == "ok"
+    assert last_call(events).outcome == "ok"
 
 
 def test_progress_is_throttled_and_the_last_of_it_is_told(desk: Callable[..., Desk]) -> None:
@@ -156,7 +146,7 @@ def test_progress_of_no_call_or_going_backwards_is_dropped(desk: Callable[..., D
     )
     events = list(here.system.conversation().ask(question))
     assert [event.text for event in events if isinstance(event, ToolProgress)] == ["5"]
-    assert _last(events).outcome == "ok"
+    assert last_call(events).outcome == "ok"
     here.restart()
     log = (Path(here.system.status().runtime_dir) / "log.jsonl").read_text(encoding="utf-8").splitlines()
     counted = [line for entry in log if (line := json.loads(entry))["event"] == "server_oddities"]
@@ -167,9 +157,9 @@ def test_progress_does_not_move_the_deadline(desk: Callable[..., Desk]) -> None:
     readings = [{"progress": number} for number in range(1, 100)]
     conversation = desk().system.conversation()
     events = list(conversation.ask(_tells(*readings, between_s=0.05), tool_deadline_s=0.6))
-    assert _last(events).outcome == "deadline"
+    assert last_call(events).outcome == "deadline"
     assert any(isinstance(event, ToolProgress) for event in events)
-    assert _last(events).duration_s < 2.0
+    assert last_call(events).duration_s < 2.0
 
 
 def test_a_flood_of_progress_delays_neither_its_call_nor_other_conversations(
@@ -189,7 +179,7 @@ def test_a_flood_of_progress_delays_neither_its_call_nor_other_conversations(
         waits.append(time.monotonic() - at)
     flood.join(timeout=30)
     took_s = time.monotonic() - began
-    assert _last(events).outcome == "ok"
+    assert last_call(events).outcome == "ok"
     told = [event for event in events if isinstance(event, ToolProgress)]
     assert told[-1].text == "reading 100000"
     assert len(told) < 22 * took_s + 5
@@ -206,7 +196,7 @@ def test_a_changed_tool_is_shown_as_it_was_and_runs_when_a_person_approved_of_th
 ) -> None:
     here = desk()
     conversation = here.system.conversation(user="ann", team="red")
-    assert _last(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
     (pin,) = [event for event in conversation.history() if isinstance(event, ToolPinned)]
     assert (pin.tool, pin.description) == ("desk__add", "Add two numbers.")
     here.define(add={**ADD, "description": "Add two numbers!"})
@@ -217,19 +207,19 @@ def test_a_changed_tool_is_shown_as_it_was_and_runs_when_a_person_approved_of_th
     assert row.reason.startswith("tool_changed: ")
     assert pin.version[:12] in row.reason
     turn = conversation.ask(call("desk__add", a=2))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     assert asked.reason.startswith("tool_changed: ")
     assert 'numbers.", and is "' in asked.reason
     assert _shown(model, "desk__add")["description"] == "Add two numbers."
     conversation.deny(asked.call_id, "who changed it?")
-    denied = _last(list(turn))
+    denied = last_call(list(turn))
     assert (denied.outcome, "tool_changed" in denied.decision) == ("denied", True)
     assert here.effects().count("add") == 1
 
     turn = conversation.ask(call("desk__add", a=3))
-    conversation.approve(_until_asked(turn).call_id)
-    assert _last(list(turn)).outcome == "ok"
-    assert _last(list(conversation.ask(call("desk__add", a=4)))).outcome == "ok"
+    conversation.approve(until_asked(turn).call_id)
+    assert last_call(list(turn)).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=4)))).outcome == "ok"
     assert _shown(model, "desk__add")["description"] == "Add two numbers!"
     pins = [event for event in conversation.history() if isinstance(event, ToolPinned)]
     assert [one.description for one in pins] == ["Add two numbers.", "Add two numbers!"]
@@ -245,8 +235,8 @@ def test_a_change_is_seen_after_a_restart_of_the_server_and_of_the_client(
     conversation = here.system.conversation()
     turn = conversation.ask(call("desk__add", a=1))
     if trust == "ask":
-        conversation.approve(_until_asked(turn).call_id)
-    assert _last(list(turn)).outcome == "ok"
+        conversation.approve(until_asked(turn).call_id)
+    assert last_call(list(turn)).outcome == "ok"
     changed = {**ADD["inputSchema"], "required": ["b"]}
     here.define(add={**ADD, "inputSchema": changed})
     here.restart()
@@ -254,14 +244,14 @@ def test_a_change_is_seen_after_a_restart_of_the_server_and_of_the_client(
     assert client.pid is not None
     os.kill(client.pid, signal.SIGKILL)
     turn = conversation.ask(call("desk__add", a=1))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     assert "required" in asked.reason
     conversation.approve(asked.call_id)
-    misfit = _last(list(turn))
+    misfit = last_call(list(turn))
     assert misfit.is_error
     assert '"b" is required' in texts([misfit])[0]
     assert here.effects() == ["add"]
-    assert _last(list(conversation.ask(call("desk__add", a=1, b=2)))).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=1, b=2)))).outcome == "ok"
 
 
 def test_another_version_of_the_server_is_a_change_and_the_same_one_is_none(
@@ -269,13 +259,13 @@ def test_another_version_of_the_server_is_a_change_and_the_same_one_is_none(
 ) -> None:
     here = desk()
     conversation = here.system.conversation()
-    assert _last(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
     here.restart()
-    assert _last(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
     here.define(version="2")
     here.restart()
     turn = conversation.ask(call("desk__add", a=1))
-    assert "its server's version" in _until_asked(turn).reason
+    assert "its server's version" in until_asked(turn).reason
     conversation.cancel()
     list(turn)
 
@@ -288,7 +278,7 @@ def test_a_server_that_is_trusted_whatever_it_does_may_change_its_tools(
     list(conversation.ask(call("desk__add", a=1)))
     here.define(add={**ADD, "description": "Add them."})
     here.renew()
-    assert _last(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
+    assert last_call(list(conversation.ask(call("desk__add", a=1)))).outcome == "ok"
     assert _shown(model, "desk__add")["description"] == "Add them."
     assert not any(isinstance(event, ToolPinned) for event in conversation.history())
 
@@ -301,11 +291,11 @@ def test_an_approval_that_nobody_gives_in_time_is_denied_and_cannot_be_given_lat
     conversation = here.system.conversation()
     began = time.monotonic()
     turn = conversation.ask(call("desk__add", a=1))
-    asked = _until_asked(turn)
+    asked = until_asked(turn)
     events = list(turn)
     assert time.monotonic() - began > 0.9
     assert events[-1].type == "turn_answered"
-    refused = _last(events)
+    refused = last_call(events)
     assert refused.outcome == "denied"
     assert "expired unanswered after 1 s" in texts([refused])[0]
     with pytest.raises(Refused, match=r"too late.*expired unanswered"):
@@ -318,7 +308,7 @@ def test_a_turn_that_waited_too_long_without_a_client_goes_on_with_the_denial(
 ) -> None:
     here = desk("ask", "[approval]\nexpires_s = 4")
     conversation = here.system.conversation()
-    asked = _until_asked(conversation.ask(call("desk__add", a=1)))
+    asked = until_asked(conversation.ask(call("desk__add", a=1)))
     eventually(lambda: conversation.history()[-1].type == "turn_suspended")
     client = next(actor for actor in here.system.tree() if actor.kind == "client")
     assert client.pid is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from callboard.actors.worker_folder import make_folder, remove_stale
+from callboard.testing.folders import dig
 from callboard.tools.removal import remove_folder
 
 
@@ -100,15 +101,7 @@ def test_two_pid_namespaces_leave_each_others_folders_alone(place: Path) -> None
 
 def test_a_folder_goes_that_is_deeper_than_python_climbs() -> None:
     folder = make_folder()
-    here = os.open(".", os.O_RDONLY)
-    try:
-        os.chdir(folder)
-        for _ in range(3000):
-            os.mkdir("deeper")
-            os.chdir("deeper")
-    finally:
-        os.fchdir(here)
-        os.close(here)
+    dig(folder, 3000)
     remove_folder(folder)
     assert not folder.exists()
 
